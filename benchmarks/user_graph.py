@@ -95,7 +95,7 @@ def measure(name: str, folder: Path, device: str, with_diagnosis: bool) -> dict[
         with timed(seconds, "diagnose"):
             canet.diagnose(model, new_data=data)
     with timed(seconds, "save"):
-        model.save(folder / "model")
+        model.save(folder / "model", overwrite=True)
     with timed(seconds, "load"):
         canet.load(folder / "model")
     from canet.util.memory import peak_resident_mb

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from canet.defaults import BEST, unsearched
+from canet.defaults import BEST, read_settings, unsearched
 from canet.errors import CanetError
 from canet.util.files import read_json
 
@@ -47,6 +47,7 @@ def collect(folders: Iterable[Path]) -> dict[str, Any]:
 def _read_search(path: Path) -> dict[str, Any]:
     """Read the result of a search; an error if the file has another content."""
     try:
+        read_settings(path)  # an error if the file has changed
         search = read_json(path)
         return {name: search[name] for name in NEEDED + KEPT}
     except (ValueError, TypeError, LookupError) as error:

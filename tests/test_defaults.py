@@ -1,3 +1,4 @@
+import json
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -7,13 +8,14 @@ import pytest
 
 from canet import defaults
 from canet.data import DATASETS
-from canet.defaults import task_settings
-from canet.errors import CanetError
+from canet.defaults import read_settings, task_settings
+from canet.errors import CanetError, ChecksumError
 from canet.methods import BACKBONES, METHODS, InterventionSettings
 from canet.methods.canet import CaNetSettings
 from canet.methods.irm import IRMSettings
 from canet.paper.published import PAPER_BACKBONES
-from canet.util.files import read_json, write_json
+from canet.util.files import read_json, write_bytes, write_json
+from canet.util.schema import CHECKSUM, pack_json
 from experiments.collect_searches import collect
 
 # The settings published by CaNet's authors. GAT ignores `propagation`: its rows have the default.
@@ -193,3 +195,17 @@ def test_searched_settings_of_the_package_fit_their_methods() -> None:
                 settings = asdict(found)
                 assert entry["settings"].items() <= settings.items()
                 assert {*entry} == {"settings", "valid", "trials", "epochs", "features"}
+
+
+def test_settings_of_a_search_that_have_changed_are_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "best.json"
+    write_bytes(path, pack_json(best(hidden=32)))
+    assert read_settings(path)["hidden"] == 32
+    changed = path.read_text().replace('"hidden": 32', '"hidden": 33')
+    path.write_text(changed)
+    with pytest.raises(ChecksumError, match=r"best\.json"):
+        read_settings(path)
+    content = json.loads(changed)
+    del content[CHECKSUM]
+    write_json(path, content)  # a file of the user has no checksum
+    assert read_settings(path)["hidden"] == 33

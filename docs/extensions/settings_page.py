@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from canet.methods import Settings
-from canet.models import AnyMethod, all_methods
+from canet.models import MethodClass, all_methods
 from canet.settings import describe_settings
 
 PAGE = Path(__file__).parents[1] / "reference" / "settings.md"
@@ -25,7 +25,7 @@ def tables() -> str:
     return "\n".join(parts)
 
 
-def section(method: AnyMethod, common: dict[str, dict[str, Any]]) -> str:
+def section(method: MethodClass, common: dict[str, dict[str, Any]]) -> str:
     """A method's summary, paper, and the settings that differ from the common ones."""
     settings = describe_settings(method.settings_type)
     own = {name: entry for name, entry in settings.items() if entry != common.get(name)}

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from canet.data import DATASETS
-from canet.errors import CanetError, InputError, first_line
+from canet.errors import CanetError, ChecksumError, InputError, first_line
 from canet.methods import METHODS
 from canet.methods.base import ModelSettings
-from canet.models import AnyMethod, describe_method
+from canet.models import MethodClass, describe_method
 from canet.settings import override
 from canet.util.files import read_json
+from canet.util.schema import CHECKSUM, checksum_of
 
 SEARCHED = Path(__file__).with_name("searched.json")
 BEST = "best.json"
@@ -63,7 +64,7 @@ def shared(task: str, method: str) -> ModelSettings:
     return override(settings, {n: value for n, value in known.items() if hasattr(settings, n)})
 
 
-def changed(method: str | AnyMethod, changes: Mapping[str, Any]) -> ModelSettings:
+def changed(method: str | MethodClass, changes: Mapping[str, Any]) -> ModelSettings:
     """Return the defaults of a method, or of `auto`, with some settings changed."""
     settings = _default(method)
     for name in changes.keys() - asdict(settings).keys():
@@ -76,7 +77,7 @@ def changed(method: str | AnyMethod, changes: Mapping[str, Any]) -> ModelSetting
     return override(settings, changes)
 
 
-def _default(method: str | AnyMethod) -> ModelSettings:
+def _default(method: str | MethodClass) -> ModelSettings:
     return describe_method(method).settings_type()
 
 
@@ -89,7 +90,13 @@ def read_settings(path: Path) -> dict[str, Any]:
             f"cannot read settings from '{path}' ({first_line(error)}): pass a JSON file, such as "
             f"the {BEST} of a search"
         ) from error
-    settings = content.get("settings") if isinstance(content, dict) else None
+    content = content if isinstance(content, dict) else {}
+    if content.get(CHECKSUM) not in (None, checksum_of(content)):
+        raise ChecksumError(
+            f"checksum mismatch: '{path}' has changed since it was written; restore it, or remove "
+            f"the entry {CHECKSUM} if you changed the settings"
+        )
+    settings = content.get("settings")
     if not isinstance(settings, dict):
         raise CanetError(
             f"'{path}' contains no settings: write them as {{\"settings\": {{NAME: VALUE, …}}}}"

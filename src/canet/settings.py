@@ -159,6 +159,8 @@ def _parsed_value(value: object, hint: object) -> Any:
         raise ValueError(value)
     if kind is int and isinstance(value, float) and not value.is_integer():
         raise ValueError(value)
+    if kind is str and isinstance(value, list | tuple):  # such as fanout=[10, 5]
+        value = ",".join(map(str, value))
     parsed = kind(value)
     if kind is float and not math.isfinite(parsed):
         raise ValueError(value)

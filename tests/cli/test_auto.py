@@ -63,13 +63,13 @@ def test_a_second_fit_into_the_same_folder_waits(
 ) -> None:
     real, second = NodeClassifier.save, list[Any]()
 
-    def save(model: NodeClassifier, *args: Any) -> None:
+    def save(model: NodeClassifier, *args: Any, **options: Any) -> None:
         command = [sys.executable, "-m", "canet", *map(str, FIT), "--seed", "1", "--out", "model"]
         process = subprocess.Popen(command, cwd=place, stderr=subprocess.PIPE, text=True)
         assert process.stderr
         assert "waiting" in process.stderr.readline()
         second.append(process)
-        real(model, *args)
+        real(model, *args, **options)
 
     monkeypatch.setattr(NodeClassifier, "save", save)
     assert call(place, *FIT, "--device", "cpu", "--out", "model", "--quiet").code == 0
@@ -78,6 +78,7 @@ def test_a_second_fit_into_the_same_folder_waits(
     assert "already contains a model" in error
 
 
+@pytest.mark.slow
 def test_processes_choose_as_one_does(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     one, two = (

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from canet import GraphStore
+from canet import GraphStore, GraphStoreWriter
 from canet.cli.convert import STEPS
 from canet.data.graph_data import GraphData
 from canet.data.graph_files import ReadOptions, Roles, read_columns, write_npz
@@ -223,3 +227,35 @@ def test_a_store_is_inspected_before_it_is_converted(work: Path, canet: Canet) -
     write_folder(work / "graph")
     assert canet("convert", "graph", *COLUMNS, "--out", "store").code == 0
     assert "is a graph store" in canet("inspect", "store").complaint
+
+
+def test_devices_and_pipes_are_not_read(work: Path, canet: Canet) -> None:
+    write_arrays(work / "graph", edge_index=[[0], [1]])
+    (work / "graph" / "x.npy").symlink_to("/dev/zero")
+    assert "x.npy" in canet("convert", "graph", "--out", "store").complaint
+    (work / "graph" / "x.npy").unlink()
+    os.mkfifo(work / "graph" / "x.npy")
+    assert "x.npy" in canet("convert", "graph", "--out", "store").complaint
+
+
+def test_the_folder_of_a_killed_conversion_is_named_and_removed(
+    work: Path, canet: Canet, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_arrays(work / "graph", edge_index=[[0], [1]], x=np.zeros((2, 2)))
+    code = (
+        "import os, signal, sys, canet\n"
+        "with canet.GraphStoreWriter('store', 2) as writer:\n"
+        "    writer.add_features([[1.0], [2.0]])\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    with GraphStoreWriter(work / "store", 2):  # another process that is alive
+        (alive,) = work.glob(".store.*")
+        subprocess.run([sys.executable, "-c", code], cwd=work, check=False)
+        (left,) = set(work.glob(".store.*")) - {alive}
+        canet("convert", "graph", "--out", "store")
+        assert left.name in caplog.text
+        assert not left.exists()
+        assert alive.exists()
+        shutil.rmtree(work / "store")
+    assert not list(work.glob(".*"))
+    assert sorted(path.suffix for path in (work / "store").iterdir()) == [".json", ".npy", ".npy"]

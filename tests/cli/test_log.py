@@ -40,7 +40,7 @@ def test_a_missing_package_is_a_user_error(monkeypatch: pytest.MonkeyPatch, tmp_
         TensorBoardLog(tmp_path)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_train_logs_every_run(tmp_path: Path, jobs: int, canet: Canet) -> None:
     pytest.importorskip("tensorboard")
     options = ("--method", "erm", "--seeds", 2, "--jobs", jobs, *QUICK, "--quiet")

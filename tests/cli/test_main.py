@@ -57,6 +57,9 @@ MISTAKES = {
     "train synthetic --epoch 3": "--epochs",
     "train": "task",
     "train synthetic cora": "cora",
+    "train graph --label kind": "canet fit",
+    "train graph.npz": "canet fit",
+    "train synthetic --ray local": "'local'",
     "train syntetic": "'synthetic'",
     "train synthetic --method canett": "'canet'",
     "train synthetic --backbone gan": "'gin'",
@@ -232,8 +235,21 @@ def test_a_signal_is_one_line_and_its_exit_code(
     monkeypatch.setattr(ShiftTask, "__post_init__", load)
     answer = canet("train", "synthetic", *QUICK)
     assert (answer.code, answer.out) == (128 + number, "")
-    assert answer.err.startswith("canet: interrupted")
+    assert answer.err.startswith("canet: interrupted: finished work is kept")
     assert answer.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["diagnose fit graph", "--debug predict fit graph --out p.csv"])
+def test_only_commands_that_keep_work_say_so(
+    command: str, canet: Canet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        os.kill(os.getpid(), SIGNALS[-1])
+
+    monkeypatch.setattr("canet.cli.predictions._open", interrupt)
+    monkeypatch.setenv("CANET_DEBUG", "0")
+    err = canet(*command.split()).err
+    assert err.splitlines()[-1] == "canet: interrupted"
 
 
 # Terminals

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from canet import GraphStore, load
 from canet.training import pieces
-from tests.support.commands import QUICK, Canet
+from tests.support.commands import QUICK, Canet, call
 from tests.support.stores import NUM_NODES, never_load, write_store
 from tests.support.user_tables import write_folder
 
@@ -38,7 +39,7 @@ def test_train_and_evaluate_a_store_without_loading_it(
     never_load(monkeypatch)
     train = ("train", "Users", *SAGE, "--seeds", 2, "--out", "runs", "--json")
     found = canet(*train).content
-    assert found["task"] == str(store.path)
+    assert found["task"] == "./Users"
     assert set(found["scores"]["test_ood"]) == {"test", "far"}
     (folder,) = (store.path.parent / "runs").iterdir()
     assert folder.name.startswith("Users-erm-sage-")
@@ -51,6 +52,7 @@ def test_train_and_evaluate_a_store_without_loading_it(
     assert "already finished" in text.out
 
 
+@pytest.mark.slow
 def test_jobs_train_on_a_store(store: GraphStore, canet: Canet) -> None:
     found = canet("train", "./Users", *SAGE, "--seeds", 2, "--jobs", 2, "--out", "runs", "--json")
     assert found.content["seeds"] == [0, 1]
@@ -155,3 +157,54 @@ def test_columns_of_a_store_cannot_be_chosen_again(model: Path, canet: Canet, co
     first = ("model", "Users") if command == "predict" else ("Users",)
     answer = canet(command, *first, "--label", "kind", "--out", "new.csv")
     assert "canet convert" in answer.complaint
+
+
+def flip_bit(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[-3] ^= 1
+    path.write_bytes(raw)
+
+
+def test_a_store_that_changed_on_disk_is_rejected_by_every_command(
+    store: GraphStore, model: Path, canet: Canet
+) -> None:
+    train = ("train", "Users", *SAGE, "--out", "runs")
+    assert canet(*train, "--seeds", 1).code == 0
+    flip_bit(store.path / "features.npy")
+    for arguments in (
+        (*train, "--seeds", 2),
+        ("evaluate", "runs", "--device", "cpu"),
+        ("fit", "Users", *SAGE, "--out", "new"),
+        ("predict", "model", "Users", "--out", "p.csv"),
+        ("diagnose", "model", "Users"),
+        ("compare", "Users", *QUICK, "--out", "compared"),
+        ("search", "Users", "--method", "erm", "--trials", 1, "--out", "found"),
+    ):
+        assert "features.npy" in canet(*arguments).complaint
+    assert len(list((store.path.parent / "runs").glob("*/seed-*/done"))) == 1
+
+
+def test_runs_on_a_store_contain_no_absolute_path(store: GraphStore, canet: Canet) -> None:
+    for place in ("Users", store.path):  # the same runs
+        canet("train", place, *SAGE, "--out", "runs", "--json").content  # noqa: B018
+    (folder,) = (store.path.parent / "runs").glob("*/seed-0")
+    for path in folder.iterdir():
+        assert str(store.path.parent).encode() not in path.read_bytes()
+    (elsewhere := store.path.parent / "elsewhere").mkdir()
+    evaluate = ("evaluate", "../runs", "--device", "cpu")
+    assert "--data-root" in call(elsewhere, *evaluate).complaint
+    assert call(elsewhere, *evaluate, "--data-root", "..").code == 0
+
+
+def test_a_pipe_or_device_of_node_ids_is_rejected(model: Path, canet: Canet) -> None:
+    os.mkfifo(model.parent / "pipe")
+    for nodes in ("pipe", "/dev/zero"):
+        answer = canet("predict", "model", "Users", "--nodes", nodes, "--out", "p.csv")
+        assert nodes in answer.complaint
+
+
+def test_a_private_file_of_predictions_stays_private(model: Path, canet: Canet) -> None:
+    out = model.parent / "p.csv"
+    out.touch(0o600)
+    canet("predict", "model", "Users", "--out", "p.csv", "--json").content  # noqa: B018
+    assert out.stat().st_mode & 0o777 == 0o600

@@ -133,3 +133,13 @@ def test_runs_that_were_swapped_are_problems_of_verify_report_and_reproduce(tmp_
         find_results(tmp_path)
     with pytest.raises(CanetError, match="seed-0"):
         available_features(tmp_path)
+
+
+def test_several_paths_are_read(tmp_path: Path) -> None:
+    write(tmp_path / "one")
+    (write(tmp_path / "two").path / WEIGHTS).unlink()
+    answer = call(tmp_path, "verify", tmp_path / "one", tmp_path / "two")
+    assert answer.code == 2
+    assert answer.out.splitlines()[-1] == "2 finished run(s): 1 problem(s)"
+    (tmp_path / "empty").mkdir()
+    assert "empty'" in call(tmp_path, "verify", tmp_path / "one", tmp_path / "empty").complaint

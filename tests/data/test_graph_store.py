@@ -26,7 +26,7 @@ from canet.data.graph import read_user_graph
 from canet.data.graph_data import GraphData
 from canet.data.graph_files import ReadOptions, Roles, read_columns
 from canet.data.graph_store import sorting
-from canet.data.graph_store.store import FORMAT, INDEX, pack_index
+from canet.data.graph_store.index import FORMAT, INDEX
 from canet.errors import (
     CanetError,
     ChecksumError,
@@ -36,6 +36,8 @@ from canet.errors import (
 )
 from canet.util import memory
 from canet.util.files import TEMPORARY_SUFFIX, WriteError
+from canet.util.schema import pack_json
+from tests.support.forged import rewrite_index
 from tests.support.user_tables import ROLES, write_folder
 
 MIN_MEMORY = 2**12  # 85 edges at once
@@ -398,7 +400,7 @@ def test_other_folders_and_versions_are_errors(written: GraphStore, tmp_path: Pa
     with pytest.raises(MissingFileError, match="nowhere"):
         GraphStore(tmp_path / "nowhere")
     index = written.path / INDEX
-    index.write_bytes(pack_index({"format": FORMAT, "version": 99}))
+    index.write_bytes(pack_json({"format": FORMAT, "version": 99}))
     with pytest.raises(VersionError, match="version"):
         GraphStore(written.path)
     index.write_text("{}")
@@ -647,3 +649,24 @@ def test_a_writer_outside_of_its_block_is_rejected(tmp_path: Path) -> None:
         writer.add_edges([0], [1])
     with pytest.raises(InputError, match="with GraphStoreWriter"):
         writer.add_edges([0], [1])
+
+
+@pytest.mark.parametrize("kind", ["store", "file"])
+def test_a_target_that_appears_meanwhile_is_an_error(tmp_path: Path, kind: str) -> None:
+    def write() -> None:
+        with GraphStoreWriter(tmp_path / "store", 40) as writer:
+            writer.add_features(matrix())
+            if kind == "file":
+                (tmp_path / "store").write_text("other")
+            else:
+                write_edges(tmp_path / "store", 3, (np.array([0]), np.array([1]), None))
+
+    with pytest.raises(InputError, match="another process"):
+        write()
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+def test_a_newer_index_is_a_version_error(written: GraphStore) -> None:
+    rewrite_index(written.path, lambda index: index.update(future=1))
+    with pytest.raises(VersionError, match="future"):
+        GraphStore(written.path)

@@ -115,7 +115,7 @@ def test_an_estimate_for_mostly_novel_nodes_is_optimistic(
 
 def test_content_is_plain_json(model: Planted) -> None:
     found = diagnose(model, random_graph(), shifted(), repeats=1)
-    content = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert content["model"]["method"] == "planted"
     assert content["model"]["scores"] == {"train": 1.0, "valid": 0.9}
     assert content["reliance"]["new"]["features"][0]["name"] == "column 3"
@@ -179,6 +179,14 @@ def test_a_path_in_place_of_the_model_is_an_error() -> None:
 
 def test_a_diagnosis_is_shown_in_a_notebook_and_saved(complete: Diagnosis, tmp_path: Path) -> None:
     complete.save(tmp_path / "page.html")
+    complete.save(tmp_path / "all.json")
+    complete.save(tmp_path / "page.txt")
+    assert json.loads((tmp_path / "all.json").read_text()) == complete.to_dict()
+    assert complete.to_dict() == json.loads(complete.to_json())
+    assert (tmp_path / "page.txt").read_text() == str(complete)
+    for name in ("page.pdf", "page", ""):
+        with pytest.raises(InputError, match=r"\.html, \.json, \.txt"):
+            complete.save(tmp_path / name)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     frame = complete._repr_html_()
     assert frame.startswith("<iframe srcdoc=")

@@ -321,7 +321,7 @@ def test_saved_models_predict_the_same_bits_in_a_new_process(tmp_path: Path) -> 
     for method, backbone in [*pairs, *(("canet", backbone) for backbone in canet.BACKBONES)]:
         model = fitted(method=method, backbone=backbone, epochs=3)
         folder = tmp_path / f"{method}-{backbone}"
-        model.save(folder)
+        model.save(folder, overwrite=True)
         expected[folder] = model.predict_proba(new), model.novelty_score(new)
     folders = map(str, expected)
     subprocess.run([sys.executable, "-c", CODE, "x", *folders], check=True)

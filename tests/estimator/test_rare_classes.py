@@ -15,6 +15,7 @@ from canet.errors import InputError, InputWarning
 from canet.estimator.reference import Reference
 from tests.support.user_graphs import rare_class_graph
 
+pytestmark = pytest.mark.filterwarnings("ignore:class 'fraud' has")
 QUICK: dict[str, Any] = {"epochs": 30, "hidden": 8, "undirected": True}
 
 

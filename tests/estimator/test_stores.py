@@ -222,6 +222,7 @@ def write_tables(path: Path, encoding: Any = None) -> GraphStore:
     return GraphStore(path.with_suffix(".store"))
 
 
+@pytest.mark.filterwarnings("ignore:.*determines the label")
 def test_a_store_with_another_encoding_is_rejected(tmp_path: Path) -> None:
     first, second = (
         write_folder(tmp_path / "a", nodes(60), EDGES),
@@ -244,7 +245,7 @@ def test_a_store_is_diagnosed_as_the_graph_in_memory(tmp_path: Path) -> None:
     store = write_store(tmp_path / "store")
     model = fitted(store)
     found, expected = (
-        canet.diagnose(model, data, repeats=2).to_json() for data in (store, store.load())
+        canet.diagnose(model, data, repeats=2).to_dict() for data in (store, store.load())
     )
     assert found["graphs"] == expected["graphs"]
     assert found["reliance"] == expected["reliance"]

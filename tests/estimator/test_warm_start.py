@@ -44,9 +44,9 @@ def test_auto_trains_its_members_again(tmp_path: Path) -> None:
     january, february = months()
     settings: dict[str, Any] = {"preset": "fast", "epochs": 5, "undirected": True}
     first = canet.NodeClassifier(**settings).fit(*january, label="label")
-    members = [row["model"] for row in first.leaderboard() if row["weight"]]
+    members = [row["model"] for row in first.leaderboard_rows() if row["weight"]]
     again = canet.NodeClassifier(**settings).fit(*february, warm_start=first)
-    assert sorted(row["model"] for row in again.leaderboard()) == sorted(members)
+    assert sorted(row["model"] for row in again.leaderboard_rows()) == sorted(members)
     again.save(tmp_path / "model")
     loaded = canet.load(tmp_path / "model")
     assert np.array_equal(loaded.predict_proba(february), again.predict_proba(february))

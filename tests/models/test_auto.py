@@ -233,8 +233,6 @@ def test_a_model_that_fails_is_left_out_with_a_warning(monkeypatch: pytest.Monke
     with pytest.warns(InputWarning, match="feature columns"):
         found = run(task=one_column).result.candidates
     assert [one.name for one in found] == ["erm-mlp"]
-    with Processes(1) as pool, pytest.warns(InputWarning, match="feature columns"):
-        assert len(run(task=one_column, pool=pool).result.candidates) == 1
     monkeypatch.setitem(PRESETS, "robust-1", (intervening,))
     with pytest.warns(InputWarning), pytest.raises(CanetError, match="no model"):
         run(task=one_column)
@@ -258,14 +256,14 @@ def fitted(**params: Any) -> canet.NodeClassifier:
 
 def test_a_classifier_chooses_unless_a_method_is_named(few_models: None) -> None:
     model = fitted()
-    board = model.leaderboard()
+    board = model.leaderboard_rows()
     assert [row["rating"] for row in board] == sorted((r["rating"] for r in board), reverse=True)
     assert {"without north", "without south"} <= set(board[0])
     assert sum(row["weight"] for row in board) == pytest.approx(1)
     assert sorted(row["model"] for row in board) == sorted(r.name for r in PRESETS["robust-1"])
     assert model.predict_proba(small_user_graph()).shape == (60, 3)
     assert model.embed(small_user_graph()).shape == (60, 16)
-    assert fitted(method="erm").leaderboard() == []
+    assert fitted(method="erm").leaderboard_rows() == []
     prepared = model.prepare(small_user_graph())
     assert np.array_equal(model.predict_proba(prepared), model.predict_proba(small_user_graph()))
     with pytest.raises(InputError, match="another model"):
@@ -304,7 +302,7 @@ def test_a_saved_ensemble_predicts_the_same_bits_in_another_process(
     subprocess.run(command, check=True, cwd=Path(__file__).parents[2])
     assert np.array_equal(np.load(tmp_path / "p.npy"), model.predict_proba(small_user_graph()))
     again = canet.load(tmp_path / "model")
-    assert again.leaderboard() == model.leaderboard()
+    assert again.leaderboard_rows() == model.leaderboard_rows()
 
 
 def test_a_diagnosis_changes_columns_and_edges_of_every_member(few_models: None) -> None:

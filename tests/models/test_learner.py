@@ -65,8 +65,8 @@ def test_auto_chooses_among_networks_and_other_models(
     monkeypatch.setattr("canet.models.auto.MAX_MEMBERS", 2)
     monkeypatch.setattr("canet.models.auto.math.ceil", lambda count: 2)
     model, data = fitted(), small_user_graph()
-    assert sorted(row["model"] for row in model.leaderboard()) == ["erm-mlp", "nearest mean"]
-    assert all(row["weight"] == 0.5 for row in model.leaderboard())
+    assert sorted(row["model"] for row in model.leaderboard_rows()) == ["erm-mlp", "nearest mean"]
+    assert all(row["weight"] == 0.5 for row in model.leaderboard_rows())
     model.save(tmp_path / "model")
     again = canet.load(tmp_path / "model")
     assert np.array_equal(again.predict_proba(data), model.predict_proba(data))

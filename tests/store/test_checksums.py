@@ -9,8 +9,9 @@ from typing import ClassVar
 import pytest
 
 from canet.errors import CanetError, ChecksumError, MissingFileError, VersionError
-from canet.store.checksums import CONTENT, FILES, ChecksummedFolder, parse
+from canet.store.checksums import CONTENT, FILES, ChecksummedFolder
 from canet.util.files import write_bytes
+from canet.util.schema import parse
 
 
 class Folder(ChecksummedFolder):

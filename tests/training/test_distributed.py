@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from canet.errors import InputError
+from canet.errors import CanetError, InputError
 from canet.util import distributed
 from tests.support.processes import wait_until
 from tests.support.tiny import tiny_task
@@ -91,9 +91,8 @@ def test_two_processes_have_the_losses_of_one(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()].count("config.json") == 1
 
 
-@pytest.mark.parametrize(
-    "different", ["data", *(pytest.param(n, marks=pytest.mark.slow) for n in ("settings", "seeds"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("different", ["data", "settings", "seeds"])
 def test_processes_that_train_something_else_are_refused(different: str, tmp_path: Path) -> None:
     for process in start(tmp_path, different=different, epochs=6):
         _, error = process.communicate(timeout=120)
@@ -111,6 +110,16 @@ def test_a_killed_process_ends_the_other_which_resumes(tmp_path: Path) -> None:
     _, error = first.communicate(timeout=60)
     assert "the connection to another process of this run was lost" in error
     assert finished(start(tmp_path, epochs=6)) == finished(start(tmp_path / "whole", epochs=6))
+
+
+def test_what_differs_from_the_first_process_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = json.dumps({"settings": "a", "data": "b"}).encode()
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
+    monkeypatch.setattr(distributed, "broadcast_bytes", lambda content, device: first)
+    monkeypatch.setattr(distributed, "add_up", lambda values: values)
+    distributed.check_same({"settings": "a", "data": "b"}, torch.device("cpu"))
+    with pytest.raises(CanetError, match="1 of 2 processes of this run have other data"):
+        distributed.check_same({"settings": "a", "data": "c"}, torch.device("cpu"))
 
 
 def test_numbers_of_a_slurm_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,3 +151,15 @@ def test_other_errors_of_a_block_are_raised_unchanged(tmp_path: Path) -> None:
 
     with pytest.raises(FileNotFoundError):
         read_nothing()
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o664, 0o444])
+def test_a_replaced_file_keeps_its_mode(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "file.csv"
+    path.touch()
+    path.chmod(mode)
+    with atomic_path(path) as temporary:
+        temporary.write_text("private")
+        assert temporary.stat().st_mode & 0o077 == 0
+    assert path.stat().st_mode & 0o777 == mode
+    assert path.read_text() == "private"

@@ -128,3 +128,24 @@ def test_jobs_are_taken_only_when_the_pool_can_start_them(tmp_path: Path) -> Non
             ended.append(number)
             assert len(taken) <= len(ended) + 1
     assert sorted(ended) == [*range(10)]
+
+
+@pytest.mark.parametrize("address", ["local", "local://", "", "cluster"])
+def test_a_word_that_is_not_an_address_starts_no_cluster(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = pytest.importorskip("ray", reason="Ray is not installed")
+    started = list[object]()
+    monkeypatch.setattr(ray, "init", lambda *_, **options: started.append(options))
+    with pytest.raises(CanetError, match=f"'{address}'"):
+        open_pool(1, ray=address)
+    monkeypatch.setenv("RAY_ADDRESS", address or "local")
+    with pytest.raises(CanetError, match="Ray"):
+        open_pool(1, ray="auto")
+    assert started == []
+
+
+def test_minus_one_is_a_process_for_each_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("canet.util.jobs.effective_n_jobs", lambda jobs: 3)
+    with open_pool(-1) as pool:  # type: ignore[union-attr]
+        assert pool.size == 3

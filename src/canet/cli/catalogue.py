@@ -15,7 +15,7 @@ from canet.cli.options import DataRoot, Json
 
 if TYPE_CHECKING:
     from canet.data import TaskDescription
-    from canet.models import AnyMethod
+    from canet.models import MethodClass
 
 WIDTH_OF_TASKS = 150
 
@@ -139,7 +139,7 @@ def _show_task(d: TaskDescription) -> None:
         print_table("Files", ["file", "state", "folder"], rows)
 
 
-def _show_methods(methods: Sequence[AnyMethod]) -> None:
+def _show_methods(methods: Sequence[MethodClass]) -> None:
     """Print the methods, each with its summary, paper and own settings."""
     from canet.methods import Settings
     from canet.settings import describe_settings
@@ -163,7 +163,7 @@ def _show_methods(methods: Sequence[AnyMethod]) -> None:
     print("For all settings of a method: canet methods NAME")
 
 
-def _show_method(method: AnyMethod) -> None:
+def _show_method(method: MethodClass) -> None:
     """Print one method with all its settings."""
     from canet.settings import describe_settings
     from canet.util.console import print_table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,7 @@ import typer
 from canet.cli import options
 from canet.cli.app import app
 from canet.errors import InputError, first_line, warn_user
+from canet.util.files import check_regular
 
 if TYPE_CHECKING:
     from canet.data.graph_data import GraphData
@@ -133,6 +135,7 @@ def _open_arrays(folder: Path, chosen: ReadOptions) -> GraphData:
     for role, name in named.items():
         if name not in available:
             continue
+        check_regular(available[name], sys.maxsize)
         try:
             data[role] = np.load(available[name], mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError, SyntaxError) as error:

@@ -123,7 +123,7 @@ def fit(
     from canet.estimator.classifier import NodeClassifier, load
     from canet.util import distributed
     from canet.util.devices import pick_device
-    from canet.util.locks import exclusive_lock
+    from canet.util.locks import LOCK, exclusive_lock
     from canet.util.progress import fit_display
     from canet.util.tensorboard import TensorBoardLog
 
@@ -137,7 +137,7 @@ def fit(
         metric=metric,
         class_weight="balanced" if balanced else None,
         undirected=undirected,
-        preset=preset or "robust",
+        preset=preset,
         time_limit=time_limit,
         device=device,
     )
@@ -151,15 +151,22 @@ def fit(
         callbacks=None if log is None else [TensorBoardLog(log)],
         **changes,
     )
-    with exclusive_lock(work), fit_display("reading", quiet=not model.verbose) as display:
-        check_target(out, overwrite)  # again: another fit may have ended while this one waited
-        chosen = columns.read_options
-        encoding = None if earlier is None else earlier.encoding_
-        data = read_columns(graph, chosen, encoding, in_memory=False)
-        model.fit(data, warm_start=earlier)
-        display.stage("saving")
-        model.save(out)
-        shutil.rmtree(work, ignore_errors=True)
+    try:
+        with exclusive_lock(work), fit_display("reading", quiet=not model.verbose) as display:
+            check_target(out, overwrite)  # again: another fit may have ended while this one waited
+            chosen = columns.read_options
+            encoding = None if earlier is None else earlier.encoding_
+            data = read_columns(graph, chosen, encoding, in_memory=False)
+            model.fit(data, warm_start=earlier)
+            display.stage("saving")
+            model.save(out, overwrite=overwrite)
+            shutil.rmtree(work, ignore_errors=True)
+    except CanetError:
+        if {path.name for path in work.iterdir()} <= {LOCK}:  # nothing to continue from
+            shutil.rmtree(work)
+            if not any(out.iterdir()):
+                out.rmdir()
+        raise
     notes = model.encoding_.notes() if model.encoding_ and earlier is None else []
     output.show(_fit_summary(model, out), lambda summary: _show_fit(summary, notes))
 
@@ -182,7 +189,7 @@ def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
         "environments_seen": model.environments_seen_,
         "shifted_columns": shifted,
         "settings": model.settings_,
-        "leaderboard": model.leaderboard(),
+        "leaderboard": model.leaderboard_rows(),
     }
 
 

@@ -16,9 +16,11 @@ import typer
 from canet.cli.app import DEBUG, app
 from canet.errors import CanetError, printable
 from canet.util.memory import keep_freed_memory
-from canet.util.signals import INTERRUPTED, ignore_signals, interrupt_on_signals, received_signal
+from canet.util.signals import ignore_signals, interrupt_on_signals, received_signal
 
 KEYBOARD_INTERRUPT = 130  # what typer returns for it
+RESUMABLE = {"demo", "fit", "compare", "train", "search", "reproduce"}
+"""Commands that keep finished work when they are interrupted."""
 NO_MEMORY = (
     "out of memory",
     "not enough memory",
@@ -61,7 +63,11 @@ def _run(commands: typer.Typer, name: str) -> Any:
         code = KEYBOARD_INTERRUPT  # an interrupted import may raise another error
     if code == KEYBOARD_INTERRUPT:
         ignore_signals()
-        return _fail(INTERRUPTED, 128 + (received_signal() or signal.SIGINT))
+        message = "interrupted"
+        command = next((word for word in arguments if not word.startswith("-")), "")
+        if commands is not app or command in RESUMABLE:
+            message += ": finished work is kept; run the same command again to resume"
+        return _fail(message, 128 + (received_signal() or signal.SIGINT))
     return code
 
 
@@ -70,7 +76,11 @@ def _message(error: Exception) -> str | None:
     if isinstance(error, CanetError):
         return str(error)
     if hasattr(error, "format_message"):  # an error of typer's parser
-        return str(error.format_message())
+        message = str(error.format_message())
+        is_train = getattr(getattr(error, "ctx", None), "info_name", None) == "train"
+        if is_train and getattr(error, "option_name", None) == "--label":
+            message = "canet train has no --label: train on your graph with canet fit"
+        return message
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return "too many open files: raise the limit with `ulimit -n`, or use fewer --jobs"
     if isinstance(error, OSError):

@@ -87,11 +87,11 @@ def not_a_folder(path: Path | None) -> Path | None:
 
 
 def _task_name(name: str) -> str:
-    """Return the name of a task in lower case, or the absolute path of a graph store."""
+    """Return the name of a task in lower case, or the relative path of a graph store."""
     from canet.data import DATASETS
 
     path = Path(name)
-    if name.lower() in DATASETS or not (os.sep in name or os.path.exists(name)):
+    if name.lower() in DATASETS or not (os.sep in name or path.suffix or path.exists()):
         return name.lower()
     from canet.data.graph_store import is_graph_store
 
@@ -100,7 +100,8 @@ def _task_name(name: str) -> str:
             f"'{name}' is neither a task nor a graph store: train on a graph with canet fit, or "
             "write it as a graph store with canet convert"
         )
-    return str(path.absolute())
+    relative = os.path.relpath(path)
+    return relative if os.sep in relative else f"{os.curdir}{os.sep}{relative}"
 
 
 def _lower(name: str | None) -> str | None:

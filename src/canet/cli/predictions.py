@@ -115,7 +115,7 @@ def diagnose(
         ),
     ] = None,
     out: Annotated[
-        Path | None, options.out("File for the HTML page.", callback=options.not_a_folder)
+        Path | None, options.out("File: .html (the page), .json (all numbers) or .txt.")
     ] = None,
     nodes: options.Nodes = None,
     fail_if: Annotated[
@@ -131,16 +131,14 @@ def diagnose(
 ) -> None:
     """Show what a model relies on, what shifted, and what to expect."""
     from canet.diagnosis import diagnose as run
-    from canet.diagnosis.diagnosis import parse_condition
+    from canet.diagnosis.diagnosis import check_diagnosis_file, parse_condition
     from canet.estimator.predictions import choose_nodes
     from canet.util.console import print_text
 
     for condition in fail_if or []:
         parse_condition(condition)
     if out is not None:
-        if out.suffix not in (".html", ".htm"):
-            raise CanetError(f"cannot write '{out.name}': the file name must end in .html")
-        _check_is_not_input(out, graph)
+        _check_is_not_input(check_diagnosis_file(out), graph)
     data, classifier = _open(model, graph, device, columns)
     before = None if training is None else _open(model, training, device, columns)[0]
     classifier.verbose = not output.silent
@@ -153,9 +151,9 @@ def diagnose(
     def show(_: Any) -> None:
         print_text(found)
         if out is not None:
-            print(f"Page: {out}")
+            print(f"Written: {out}")
 
-    output.show(found.to_json() | {"failures": failures}, show)
+    output.show(found.to_dict() | {"failures": failures}, show)
     for message in failures:
         print(f"canet: {message}", file=sys.stderr)
     if failures:

@@ -97,7 +97,7 @@ def train(
         out,
         jobs=jobs,
         device=device,
-        data_root=data_root,
+        data_root=data_root or (Path.cwd() if is_store_path(task) else None),
         retry=True,
         quiet=output.silent,
         ray=ray,
@@ -113,7 +113,10 @@ def train(
 
     def show(summary: dict[str, Any]) -> None:
         _show_scores(summary)
-        print(f"{summary['seconds_per_epoch'] * 1000:.1f} ms per epoch on {summary['device']}")
+        time = f"{summary['seconds']:.1f} s"
+        if summary["epochs"]:
+            time = f"{summary['seconds_per_epoch'] * 1000:.1f} ms per epoch"
+        print(f"{time} on {summary['device']}")
         if finished:
             print(f"{finished} of {seeds} run(s) were already finished and were only read.")
         again = ["canet", "evaluate", str(folder)]

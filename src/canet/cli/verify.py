@@ -17,9 +17,9 @@ KINDS = ("finished run", "unfinished run", "model", "graph store")
 
 @app.command()
 def verify(
-    path: Annotated[
-        Path,
-        typer.Argument(help="Folder with runs, models or graph stores, or an archive of runs."),
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="Folders with runs, models or graph stores, or archives of runs."),
     ],
 ) -> None:
     """Check the files of runs, models and graph stores against their checksums."""
@@ -32,21 +32,24 @@ def verify(
     def unreadable(error: OSError) -> None:
         problems.append(f"cannot read '{error.filename}' ({error.strerror})")
 
-    with open_runs(path) as root:
-        for folder in folders_below(root, unreadable):
-            for link in sorted(folder.iterdir()):
-                if link.is_symlink() and not link.exists():
-                    problems.append(f"'{link}' is a link to a missing file or folder")
-            if kind := _kind(folder):
-                counts[kind] += 1
-                try:
-                    problems.extend(_problems(folder, kind))
-                except CanetError as error:
-                    problems.append(str(error))
-    if not counts and not problems:
-        raise CanetError(
-            f"'{path}' contains no run, no model and no graph store: pass the folder given to --out"
-        )
+    for path in paths:
+        before = sum(counts.values()), len(problems)
+        with open_runs(path) as root:
+            for folder in folders_below(root, unreadable):
+                for link in sorted(folder.iterdir()):
+                    if link.is_symlink() and not link.exists():
+                        problems.append(f"'{link}' is a link to a missing file or folder")
+                if kind := _kind(folder):
+                    counts[kind] += 1
+                    try:
+                        problems.extend(_problems(folder, kind))
+                    except CanetError as error:
+                        problems.append(str(error))
+        if before == (sum(counts.values()), len(problems)):
+            raise CanetError(
+                f"'{path}' contains no run, no model and no graph store: pass the folder given to "
+                "--out"
+            )
     for problem in problems:
         print(" ".join(printable(problem).split()))
     seen = ", ".join(

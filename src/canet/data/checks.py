@@ -18,6 +18,7 @@ from canet.data.arrays import as_array, as_tensor, check_length, dtype_name
 from canet.data.labels import check_labels
 from canet.data.metrics import METRICS
 from canet.errors import InputError, check_name, first_line, listed
+from canet.util.memory import check_memory
 from canet.util.sparse import from_scipy
 
 MIN_RECIPROCITY = 0.1
@@ -43,6 +44,8 @@ def check_features(x: object) -> Tensor:
         if matrix.ndim != 2:
             shape = list(matrix.shape)
             raise InputError(f"Reshape your data: x has shape {shape}, not [nodes, features]")
+        if isinstance(matrix, np.ndarray) and matrix.dtype != np.float32:
+            check_memory(4 * matrix.size, "x as float32")
         if hasattr(matrix, "check_format"):  # scipy does not check the indices on conversion
             matrix.check_format(full_check=True)
         with np.errstate(over="ignore"):  # too large numbers become infinity and are found below

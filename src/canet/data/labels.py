@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from canet.data.arrays import as_array, check_length, dtype_name
-from canet.errors import InputError, first_line
+from canet.errors import InputError, first_line, listed
 
+RARE = 0.2
+"""A class is rare if it has a smaller share of its size with equal classes: of two classes 10 %."""
 MAX_INTEGER = 2**53
 """Larger integers cannot all be represented as float64."""
 
@@ -39,6 +41,27 @@ class Labels(NamedTuple):
         place = {name: number for number, name in enumerate(names.tolist())}
         codes = [place.get(name, -1) for name in self.names.tolist()]
         return torch.from_numpy(np.array([*codes, -1])[self.codes])
+
+
+def label_notes(labels: Labels, metric: str = "accuracy") -> list[str]:
+    """Return a message for labels that look the same, and for a rare class if accuracy is used."""
+    notes, same = [], dict[str, list[str]]()
+    for name in labels.names.tolist() if labels.names.dtype.kind == "U" else []:
+        same.setdefault(" ".join(name.casefold().split()), []).append(repr(name))
+    if alike := [names for names in same.values() if len(names) > 1]:
+        notes.append(
+            f"the labels {listed(alike[0])} differ only in capital letters or spaces: if they are "
+            "one class, write them in the same way"
+        )
+    sizes = np.bincount(labels.codes[labels.codes >= 0], minlength=len(labels.names))
+    if metric == "accuracy" and len(sizes) > 1 and min(sizes) < RARE * sum(sizes) / len(sizes):
+        name, share = labels.names[sizes.argmin()], min(sizes) / sum(sizes)
+        better = "average_precision" if len(sizes) == 2 else "macro_f1"
+        notes.append(
+            f"class '{name}' has {share:.1%} of the labels, and accuracy hardly depends on it: if "
+            f"it matters, use metric='{better}' (--metric {better})"
+        )
+    return notes
 
 
 def check_labels(y: object, num_nodes: int, name: str = "y") -> Labels:

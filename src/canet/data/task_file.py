@@ -63,16 +63,21 @@ def read_metric(folder: Path | None) -> str:
         return str(file["metric"][0])
 
 
-def load_store_task(path: str, data_seed: int = 0) -> ShiftTask:
-    """Load the task of a graph store; every split except `train` and `valid` is a shifted test."""
-    if not Path(path).is_dir():
+def load_store_task(path: str, data_seed: int = 0, root: Path | None = None) -> ShiftTask:
+    """Load the task of a graph store; every split except `train` and `valid` is a shifted test.
+
+    The path is relative to `root`, by default to the working folder.
+    """
+    root = root or Path.cwd()
+    if not (root / path).is_dir():
         raise InputError(
-            f"the graph store '{path}' does not exist: move it back, or train the run again"
+            f"the graph store '{path}' does not exist in '{root}': move it back, or pass the "
+            "folder in which the run was trained (--data-root)"
         )
-    task, _, tests = user_task(GraphStore(path).open(), seed=data_seed)
+    task, _, tests = user_task(GraphStore(root / path).open(), seed=data_seed)
     return replace(
         task,
-        name=str(Path(path).absolute()),
+        name=path,
         test_ood=tests,
         test_id=task.test_id[:0],
         shift=STORE_PROTOCOL,

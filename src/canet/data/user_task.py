@@ -12,8 +12,8 @@ from torch import Tensor
 from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.checks import check_disjoint, check_metric, check_sample_weights, check_times
 from canet.data.graph import UserGraph, read_user_graph, split_sets
-from canet.data.graph_data import GraphData, GraphObject
-from canet.data.labels import Labels, check_labels
+from canet.data.graph_data import Column, GraphData, GraphObject, NodeSet
+from canet.data.labels import Labels, check_labels, label_notes
 from canet.data.task import ShiftTask
 from canet.errors import InputError, listed, warn_user
 
@@ -36,12 +36,12 @@ class UserTask(NamedTuple):
 
 def user_task(
     data: Any,
-    train: Any = None,
-    valid: Any = None,
-    environment: Any = None,
-    time: Any = None,
+    train: NodeSet | None = None,
+    valid: NodeSet | None = None,
+    environment: Column | None = None,
+    time: Column | None = None,
     *,
-    sample_weight: Any = None,
+    sample_weight: Column | None = None,
     metric: str = "accuracy",
     seed: int = 0,
     checked: UserGraph | None = None,
@@ -88,6 +88,8 @@ def user_task(
         )
     column = data.encoding.roles.label if data.get("encoding") is not None else None
     labels = check_labels(data.y, n, "y" if column is None else f"column '{column}'")
+    for note in label_notes(labels, metric):
+        warn_user(note)
     splits = _node_sets(data, labels, {"train": train, "valid": valid}, checked)
     needs_test = needs_test and not splits.keys() - {*FIRST_SPLITS}
     times = data.get("time") if time is None else time

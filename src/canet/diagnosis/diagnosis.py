@@ -43,6 +43,8 @@ SECTIONS = {
 """Section name → module that computes it, in the order of computation and display."""
 
 
+ENDINGS = (".html", ".json", ".txt")
+"""Endings of the files that `Diagnosis.save` writes."""
 QUANTITIES = {
     "expected": "a new graph",
     "actual": "a new graph with labels",
@@ -175,10 +177,10 @@ class Diagnosis:
         return f'<iframe srcdoc="{page}" width="100%" height="720" style="border:0"></iframe>'
 
     def save(self, path: str | Path) -> None:
-        """Write the diagnosis as an HTML page to a file."""
-        if Path(path).is_dir():
-            raise InputError(f"'{path}' is a folder: pass the name of a file, such as page.html")
-        write_page(self.page(), Path(path))
+        """Write the diagnosis to a file: `.html` is the page, `.json` all numbers, `.txt` text."""
+        file = check_diagnosis_file(Path(path))
+        form = {".html": self.page, ".json": self.to_json, ".txt": self.__str__}[file.suffix]
+        write_page(form(), file)
 
     @property
     def quantities(self) -> dict[str, float]:
@@ -217,10 +219,22 @@ class Diagnosis:
             return f"{name} is {value:.3g}, which is {'below' if sign == '<' else 'above'} {limit}"
         return None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return a dict for `json.dump`; NaN and infinite values become None."""
-        content: dict[str, Any] = json.loads(to_json(self, inf_nan_mode="null"))
+    def to_dict(self) -> dict[str, Any]:
+        """Return all numbers as a dict; NaN and infinite values become None."""
+        content: dict[str, Any] = json.loads(self.to_json())
         return content
+
+    def to_json(self) -> str:
+        """Return all numbers as the text of a JSON file; NaN and infinite values become null."""
+        return to_json(self, indent=2, inf_nan_mode="null").decode()
+
+
+def check_diagnosis_file(path: Path) -> Path:
+    """Reject a folder, and a file name with another ending than those of `Diagnosis.save`."""
+    if path.is_dir() or path.suffix not in ENDINGS:
+        what = "is a folder" if path.is_dir() else "has an unknown ending"
+        raise InputError(f"'{path}' {what}: pass a file name that ends in {', '.join(ENDINGS)}")
+    return path
 
 
 def parse_condition(condition: str) -> tuple[str, str, str]:

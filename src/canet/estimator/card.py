@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from html import escape
 from typing import Any
 
 from canet.data.metrics import METRICS
-from canet.errors import listed
+from canet.errors import listed, printable
 from canet.training.trainer import versions
 
 
@@ -17,8 +19,9 @@ def model_card(model: Any, has_reference: bool) -> str:
     rule = "chosen by the best rating" if is_auto else "epoch with the best validation score"
     columns = "arrays without names"
     if encoding is not None:
-        columns = listed(encoding.blocks, len(encoding.blocks))
-    seen = listed(model.environments_seen_ or ["none"])
+        columns = listed(map(_escaped, encoding.blocks), len(encoding.blocks))
+    classes = listed(map(_escaped, model.classes_), len(model.classes_))
+    seen = listed(map(_escaped, model.environments_seen_ or ["none"]))
     reference = "up to 5,000 training nodes (features, labels, representations)"
     lines = [
         f"# Model card: {name}",
@@ -28,7 +31,7 @@ def model_card(model: Any, has_reference: bool) -> str:
         "| | |",
         "|---|---|",
         f"| Model | {name}, {versions_text()} |",
-        f"| Classes | {len(model.classes_)}: {listed(model.classes_, len(model.classes_))} |",
+        f"| Classes | {len(model.classes_)}: {classes} |",
         f"| Features | {model.n_features_in_:,}; columns: {columns} |",
         f"| Training graph | {data['nodes']:,} nodes, {data['edges']:,} edges as used |",
         f"| Data digest | `{data['digest']}` |",
@@ -44,8 +47,10 @@ def model_card(model: Any, has_reference: bool) -> str:
         lines.append(f"| {split} | {data[split]:,} | {100 * score:.1f} % |")
     if is_auto:
         lines += ["", "## Models", "", "| model | rating | weight |", "|---|--:|--:|"]
-        for row in model.leaderboard():
-            lines.append(f"| {row['model']} | {100 * row['rating']:.1f} % | {row['weight']:.2f} |")
+        for row in model.leaderboard_rows():
+            lines.append(
+                f"| {_escaped(row['model'])} | {100 * row['rating']:.1f} % | {row['weight']:.2f} |"
+            )
     changed = ", ".join(f"{name}={value}" for name, value in model.settings_.items())
     lines += [
         "",
@@ -57,12 +62,18 @@ def model_card(model: Any, has_reference: bool) -> str:
         "",
     ]
     if model.diagnosis_:
-        lines += ["```text", model.diagnosis_.strip(), "```"]
+        lines += [f"    {line}".rstrip() for line in printable(model.diagnosis_).splitlines()]
     else:
         lines.append(
             "None was run before the model was saved. `canet diagnose MODEL GRAPH` runs one."
         )
     return "\n".join(lines) + "\n"
+
+
+def _escaped(name: object) -> str:
+    """Return a name of the user's data as Markdown that shows it as it is, in one line."""
+    text = escape(" ".join(printable(name).split()), quote=False)
+    return re.sub(r"([\\`*_\[\]|~:@$])", r"\\\1", text)
 
 
 def versions_text() -> str:

@@ -33,8 +33,8 @@ from canet.estimator.saving import load_classifier, save_classifier
 from canet.methods import Backbone
 from canet.methods.base import ModelSettings
 from canet.models import (
-    AnyMethod,
     Fitted,
+    MethodClass,
     Options,
     all_methods,
     describe_method,
@@ -76,9 +76,10 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             inversely proportional to the class frequencies. None: equal weights.
         undirected: If True, each edge is used in both directions. If False, edges are directed.
             None is like False, with a warning if few edges have a reverse edge.
-        preset: Models that `auto` trains: `fast` (a few), `robust` (a dozen) or `best` (all).
+        preset: Models that `auto` trains: `fast` (a few), `robust` (a dozen, the default) or `best`
+            (all).
         time_limit: Seconds after which `auto` starts no further model. None: no limit.
-        n_jobs: Number of processes in which `auto` trains.
+        n_jobs: Number of processes in which `auto` trains; -1: one for each core.
         ray: Address of a Ray cluster on which `auto` trains, or `auto` for a running one.
         checkpoints: Folder for unfinished training: if `fit` is interrupted, the next call with the
             same folder continues. Delete it after saving the model.
@@ -118,7 +119,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        method: str | AnyMethod = "auto",
+        method: str | MethodClass = "auto",
         backbone: str | Backbone | None = None,
         *,
         epochs: int | None = None,
@@ -126,7 +127,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         metric: str = "accuracy",
         class_weight: dict[Any, float] | str | None = None,
         undirected: bool | None = None,
-        preset: str = "robust",
+        preset: str | None = None,
         time_limit: float | None = None,
         n_jobs: int = 1,
         ray: str | None = None,
@@ -281,14 +282,24 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         """Name of the backbone."""
         return get_backbone_name(self.method, self.backbone)
 
-    def leaderboard(self) -> list[dict[str, Any]]:
-        """Return the models that `auto` tried, the best first, one dict per model.
+    def leaderboard(self) -> Any:
+        """Return the models that `auto` tried, the best first.
 
-        `pandas.DataFrame(model.leaderboard())` shows them as a table. Models are chosen by their
-        `rating`: the mean of the `validation` score and of the mean score on the held-out parts,
-        whose columns come next. `weight` is the weight of a model in the average that predicts; 0
-        if it is not used. All scores are between 0 and 1.
+        The result is a pandas DataFrame with one row per model or, if pandas is not installed, a
+        list with one dict per model. Models are chosen by their `rating`: the mean of the
+        `validation` score and of the mean score on the held-out parts, whose columns come next.
+        `weight` is the weight of a model in the average that predicts; 0 if it is not used. All
+        scores are between 0 and 1.
         """
+        rows = self.leaderboard_rows()
+        try:
+            import pandas
+        except ModuleNotFoundError:
+            return rows
+        return pandas.DataFrame(rows)
+
+    def leaderboard_rows(self) -> list[dict[str, Any]]:
+        """Return the leaderboard as a list with one dict per model."""
         check_is_fitted(self)
         return [
             {
@@ -302,7 +313,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             for one in sorted(self.candidates_, key=lambda one: -one.rating)
         ]
 
-    def save(self, path: str | Path, keep_reference: bool = True) -> None:
+    def save(self, path: str | Path, keep_reference: bool = True, overwrite: bool = False) -> None:
         """Write the model to a folder, for `NodeClassifier.load`. The files are not pickles.
 
         The folder holds `model.json` (parameters, settings, classes, names and encoding of the
@@ -310,18 +321,24 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         summary for people. The encoding includes the categories of text columns.
 
         Args:
-            path: The folder. An earlier model in it is replaced.
+            path: The folder.
             keep_reference: Whether to store up to 5,000 training nodes (features, labels,
                 representations) that `novelty_score` and `canet.diagnose` need. Pass False if
                 training rows must not leave your machine.
+            overwrite: Whether to replace a model that is already in the folder.
         """
         check_is_fitted(self)
-        save_classifier(self, Path(path), keep_reference)
+        save_classifier(self, Path(path), keep_reference, overwrite)
 
     @classmethod
-    def load(cls, path: str | Path, device: str | torch.device | None = None) -> Self:
+    def load(
+        cls,
+        path: str | Path,
+        device: str | torch.device | None = None,
+        method: MethodClass | None = None,
+    ) -> Self:
         """Load a model from a folder; see `canet.load`."""
-        return load_classifier(cls, Path(path), device)
+        return load_classifier(cls, Path(path), device, method)
 
     def _check_earlier(self, earlier: object) -> None:
         """Reject an earlier model that the training of this one cannot continue."""
@@ -351,14 +368,16 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         if callable(self.callbacks):
             raise InputError("callbacks must be a list of functions: pass callbacks=[f]")
         get_backbone_name(self.method, self.backbone)
-        if describe_method(self.method).trains_several:
-            changes["preset"] = self.preset
-            changes |= {} if self.time_limit is None else {"time_limit": self.time_limit}
-            if self.callbacks and (self.n_jobs > 1 or self.ray):
-                raise InputError(
-                    "callbacks need n_jobs=1 and no Ray: they are called in this process"
-                )
-        return changed(self.method, changes)
+        choice = {"preset": self.preset, "time_limit": self.time_limit}
+        choice = {name: value for name, value in choice.items() if value is not None}
+        several = describe_method(self.method).trains_several
+        if choice and not several:
+            raise InputError(
+                f"{next(iter(choice))} is only for method 'auto': leave it out, or leave out method"
+            )
+        if several and self.callbacks and (self.n_jobs != 1 or self.ray):
+            raise InputError("callbacks need n_jobs=1 and no Ray: they are called in this process")
+        return changed(self.method, changes | choice)
 
     def _train(
         self,
@@ -453,17 +472,22 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             raise unknown_name("parameter", name, [*self._get_param_names(), *names])
 
 
-def load(path: str | Path, device: str | torch.device | None = None) -> NodeClassifier:
+def load(
+    path: str | Path,
+    device: str | torch.device | None = None,
+    method: MethodClass | None = None,
+) -> NodeClassifier:
     """Load a model from the folder that `NodeClassifier.save` or `canet fit` wrote.
 
     Args:
         path: The folder.
         device: `auto`, or a device of torch. None: the device of training, or the CPU if this
             machine does not have it.
+        method: The class of the method, if it is your own and not registered.
 
     Raises:
         ChecksumError: The content of a file has changed.
         MissingFileError: The folder has no model, or a file is missing.
         VersionError: The model needs another version of canet.
     """
-    return NodeClassifier.load(path, device)
+    return NodeClassifier.load(path, device, method)

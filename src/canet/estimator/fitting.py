@@ -60,9 +60,16 @@ def graph_to_fit(
     if is_graph(data):
         if edges is not None or columns:
             given = "edges" if edges is not None else next(iter(columns))
+            fix = "set edge_index, y and the masks of the Data"
+            if given == "without":
+                fix = (
+                    "remove the columns from x here and when you predict, data.x = data.x[:, keep]"
+                )
+            if data.get("encoding") is not None:
+                fix = f"pass {given} to canet.read_graph"
             raise InputError(
-                f"fit takes {given} only for tables, files and networkx graphs: set edge_index, y "
-                "and the masks of the Data"
+                f"fit takes {given} only for tables, files and networkx graphs, because a Data has "
+                f"no named columns: {fix}"
             )
         opened = data
     else:

@@ -15,7 +15,7 @@ from canet.data.graph_data import Column, GraphLike, GraphObject, NodeSet, is_gr
 from canet.errors import InputError
 from canet.estimator.reference import Reference
 from canet.estimator.scoring import Outcome, check_recall, check_scorable
-from canet.models import AnyMethod, Fitted, describe_method
+from canet.models import Fitted, MethodClass, describe_method
 from canet.models.reader import Reader
 from canet.nn.calibration import Calibration, Threshold
 from canet.nn.model import Prediction
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class PredictionMixin:
     """Predictions of a fitted classifier, for its training graph or another one."""
 
-    method: str | AnyMethod
+    method: str | MethodClass
     metric: str
     undirected: bool | None
     classes_: np.ndarray

@@ -18,7 +18,7 @@ from canet.errors import CanetError, InputError, check_name
 from canet.estimator.classifier import NodeClassifier
 from canet.estimator.scoring import Outcome, check_recall, check_scorable
 from canet.nn.calibration import Threshold
-from canet.util.files import atomic_path
+from canet.util.files import atomic_path, check_regular
 
 FILES = (".csv", ".parquet")
 VALID = ("val", "valid", "validation")
@@ -110,6 +110,7 @@ def choose_nodes(data: GraphObject, wanted: str) -> np.ndarray:
         check_name("split", name, sets)
         return check_nodes(sets[name], data.x.shape[0], name).numpy()
     try:
+        check_regular(Path(wanted))
         with Path(wanted).open(newline="", encoding="utf-8-sig") as file:
             rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:

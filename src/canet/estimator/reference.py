@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from canet.data.task import ShiftTask
+from canet.errors import CanetError, first_line
 from canet.models.reader import Reader
 from canet.nn.calibration import Calibration
 from canet.nn.model import Prediction
@@ -21,6 +22,10 @@ from canet.util.sparse import Csr, select_rows
 MAX_NODES = 5_000
 NUM_NEIGHBOURS = 10
 ROWS_PER_CHUNK = 4_096
+NUMBERS = ("x", "logits", "embedding", "valid_logits", "valid_embedding", "homophily")
+SIGNED = ("environment", "node_ids", "valid_node_ids")
+SHAPES = ["rD", "r", "rC", "rH", "r", "r?", "vC", "v", "vH", "C", "-", "r?", "v?"]
+"""Shape of each field of a `Reference`: a letter for each dimension; ?: it may be empty."""
 PARTS = ("crow_indices", "col_indices", "values")  # tensors of sparse features
 
 
@@ -57,6 +62,10 @@ class Reference:
         that are closer, $\frac{1}{|V|} |\{u : d(u) < d(v)\}|$. A node with score 0.95 is farther
         from the training nodes than 95 % of the validation nodes.
         """
+        if embedding.shape[1] != self.embedding.shape[1]:
+            raise CanetError(
+                "the sample of training nodes is that of another model: save the model again"
+            )
         within = self._distance(self.valid_embedding).sort().values
         rank = torch.searchsorted(within, self._distance(embedding))
         return rank.double() / max(1, within.numel())
@@ -77,16 +86,27 @@ class Reference:
         return named | parts | {"x.shape": torch.tensor(self.x.shape)}
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Reference:
-        """Build a reference from the result of `tensors`."""
+    def from_tensors(cls, tensors: Mapping[str, Tensor], sizes: tuple[int, int]) -> Reference:
+        """Build a reference from the result of `tensors`, for D features and C classes."""
         parts: dict[str, Any] = {name: t for name, t in tensors.items() if "." not in name}
-        if "x" not in parts:
-            rows, columns, values = (tensors[f"x.{part}"] for part in PARTS)
-            shape = tensors["x.shape"].tolist()
-            parts["x"] = torch.sparse_csr_tensor(
-                rows, columns, values, shape, check_invariants=True
-            )
-        return cls(**parts)
+        sparse = [f"x.{part}" for part in (*PARTS, "shape")]
+        if "x" not in parts and all(name in tensors for name in sparse):
+            rows, columns, values, shape = (tensors[name] for name in sparse)
+            try:
+                parts["x"] = torch.sparse_csr_tensor(
+                    rows, columns, values, shape.tolist(), check_invariants=True
+                )
+            except (RuntimeError, TypeError) as error:
+                raise CanetError(f"the sampled x is invalid: {first_line(error)}") from error
+        size = dict(zip("DC", sizes, strict=True))
+        names = [field.name for field in fields(cls)]
+        for name, letters in zip(names, SHAPES, strict=True):
+            if name not in parts or not _is_valid(name, parts[name], letters.strip("-"), size):
+                raise CanetError(
+                    f"the entry '{name}' of the sample of training nodes is missing or does not "
+                    "fit the model"
+                )
+        return cls(**{name: parts[name] for name in names})
 
     def _distance(self, embedding: Tensor) -> Tensor:
         known = _unit(self.embedding)
@@ -170,6 +190,24 @@ def homophily(edge_index: Tensor, y: Tensor) -> Tensor:
     first, second = y[edge_index]
     counts = (first >= 0) & (second >= 0) & (edge_index[0] != edge_index[1])
     return (first == second)[counts].double().mean()
+
+
+def _is_valid(name: str, tensor: Tensor, letters: str, size: dict[str, int]) -> bool:
+    """Whether a tensor has the shape of these letters, and possible values; learn new sizes."""
+    if tensor.dim() != len(letters.strip("?")):
+        return False
+    if letters.endswith("?") and not tensor.numel():
+        return True
+    for letter, length in zip(letters, tensor.shape, strict=False):
+        if size.setdefault(letter, length) != length or not length:
+            return False
+    values = tensor.values() if tensor.layout == torch.sparse_csr else tensor
+    if name in NUMBERS:
+        is_number = tensor.dtype in (torch.float32, torch.float64)
+        return is_number and (name == "homophily" or bool(values.isfinite().all()))
+    if tensor.dtype != torch.long or (name in ("y", "valid_y") and int(values.max()) >= size["C"]):
+        return False
+    return name in SIGNED or int(values.min()) >= 0
 
 
 def _unit(rows: Tensor) -> Tensor:

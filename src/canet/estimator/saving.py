@@ -8,18 +8,28 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 
+from canet.data.checks import check_metric
 from canet.errors import CanetError, InputError, VersionError
 from canet.estimator.card import model_card
 from canet.estimator.reference import Reference
-from canet.models import get_backbone_name, restore
-from canet.store.model_folder import ModelFile, read_model, write_model
+from canet.models import Fitted, MethodClass, all_methods, describe_method, restore
+from canet.store.model_folder import (
+    MODEL,
+    REFERENCE,
+    WEIGHTS,
+    ModelFile,
+    read_model,
+    write_model,
+)
 from canet.training.trainer import versions
 from canet.util.devices import pick_device
+from canet.util.schema import parse
 
 if TYPE_CHECKING:
     from canet.data.graph_files.encoding import Encoding
 
 Classifier = TypeVar("Classifier", bound=Any)
+Pairs = list[tuple[bool | int | str, int | float]]  # classes and their weights
 LEARNED = (
     "settings",
     "candidates",
@@ -35,11 +45,11 @@ LEARNED = (
 """Fields of `ModelFile` whose attribute of the model has the same name and an underscore."""
 
 
-def save_classifier(model: Any, folder: Path, keep_reference: bool) -> None:
+def save_classifier(model: Any, folder: Path, keep_reference: bool, overwrite: bool) -> None:
     """Write a fitted `NodeClassifier` to a folder, with or without its reference sample."""
     names = {"method": model.method_name, "backbone": model.backbone and model.backbone_name}
     about, weights = model.fitted_.state()
-    params = model.get_params() | names | {"checkpoints": None, "callbacks": None}
+    params = model.get_params() | names | {"checkpoints": None, "callbacks": None, "verbose": 0}
     params["device"] = str(model.device)
     if isinstance(model.class_weight, dict):
         params["class_weight"] = [[_plain(k), v] for k, v in model.class_weight.items()]
@@ -54,41 +64,88 @@ def save_classifier(model: Any, folder: Path, keep_reference: bool) -> None:
         versions=versions(),
         **{name: getattr(model, f"{name}_") for name in LEARNED},
     )
-    tensors = {"weights": weights}
+    tensors = {WEIGHTS: weights}
     if keep_reference and model.reference_ is not None:
-        tensors["reference"] = model.reference_.tensors()
-    write_model(folder, file, tensors, model_card(model, "reference" in tensors))
+        tensors[REFERENCE] = model.reference_.tensors()
+    write_model(folder, file, tensors, model_card(model, REFERENCE in tensors), overwrite)
 
 
 def load_classifier(
-    model_type: type[Classifier], folder: Path, device: str | torch.device | None = None
+    model_type: type[Classifier],
+    folder: Path,
+    device: str | torch.device | None = None,
+    method: MethodClass | None = None,
 ) -> Classifier:
     """Read the classifier that `save_classifier` wrote; errors as in `canet.load`."""
     file, tensors = read_model(folder)
-    params = dict(file.params)
-    if isinstance(params["class_weight"], list):
-        params["class_weight"] = dict(params["class_weight"])
-    params["device"] = device or (params["device"] if _exists(params["device"]) else "auto")
-    try:
-        model = model_type(**params)
-        get_backbone_name(model.method, model.backbone)
-        fitted = restore(file.model, tensors["weights"])
-    except CanetError as error:
+    params, about = dict(file.params), dict(file.model)
+    name = params.get("method")
+    if method is not None:
+        if describe_method(method).name != name:
+            raise InputError(
+                f"'{folder}' is a model of method '{name}': pass the class of this method"
+            )
+        about |= {"method": method} if about.get("method") == name else {}
+        params["method"] = method
+    elif isinstance(name, str) and name not in all_methods():
         raise VersionError(
-            f"'{folder}' was saved by canet {file.versions['canet']}, and this version cannot read "
-            f"it ({error}): update canet, install or import the package that adds the method, or "
-            "fit the model again"
+            f"'{folder}' is a model of method '{name}', which is not known here: pass its class, "
+            "canet.load(folder, method=CLASS), or install the package or the version of canet that "
+            "adds it"
+        )
+    trained_on = params.get("device", "auto")
+    params["device"] = device or (trained_on if _exists(trained_on) else "auto")
+    pick_device(params["device"])
+    try:
+        if isinstance(params.get("class_weight"), list):
+            params["class_weight"] = dict(parse(Pairs, params["class_weight"], folder / MODEL))
+        model = model_type(**params)
+        model._settings()
+        fitted = restore(about, tensors[WEIGHTS])
+        model.classes_ = np.array(file.classes)
+        model.n_features_in_ = file.num_features
+        model._set_encoding(None if file.encoding is None else _read_encoding(file.encoding))
+        _check(file, model, fitted)
+        sample, sizes = tensors.get(REFERENCE), (file.num_features, len(file.classes))
+        model.reference_ = None if sample is None else Reference.from_tensors(sample, sizes)
+    except (CanetError, RecursionError) as error:
+        raise VersionError(
+            f"the model '{folder}' cannot be used ({error}): use canet "
+            f"{file.versions.get('canet')}, which wrote it, or fit the model again"
         ) from error
-    model.classes_ = np.array(file.classes)
-    model.n_features_in_ = file.num_features
     for name in LEARNED:
         setattr(model, f"{name}_", getattr(file, name))
-    model._set_encoding(None if file.encoding is None else _read_encoding(file.encoding))
-    sample = tensors.get("reference")
-    model.reference_ = None if sample is None else Reference.from_tensors(sample)
     fitted.candidates = file.candidates
     model.fitted_ = fitted.to(pick_device(model.device))
     return model
+
+
+def _check(file: ModelFile, model: Any, fitted: Fitted) -> None:
+    """Reject content whose parts do not fit together."""
+    num_classes, calibration = len(file.classes), file.calibration
+    sizes, data = (file.num_features, num_classes), file.data
+    counts = [data.get(name) for name in ("nodes", "edges", *file.scores)]
+    numbers = [calibration.temperature, calibration.threshold, *calibration.bias]
+    weights = (tensor.isfinite().all() for tensor in fitted.state()[1].values())
+    is_valid = {
+        "weights": all(weights),
+        "classes": model.classes_.dtype.kind in "biU" and sorted({*file.classes}) == file.classes,
+        "num_features": file.num_features > 0,
+        "model": fitted.sizes in (None, sizes),
+        "encoding": file.encoding is None or len(model.encoding_.names) == file.num_features,
+        "data": all(isinstance(count, int) for count in counts) and "digest" in data,
+        "findings": file.findings is None
+        or {*file.findings.shifted_columns} <= {*range(file.num_features)},
+        "scores": {"train", "valid"} <= file.scores.keys(),
+        "calibration": np.isfinite(numbers).all()
+        and calibration.temperature > 0
+        and len(calibration.bias) in (0, num_classes)
+        and calibration.positive in ((0, 1) if num_classes == 2 else (None,)),
+    }
+    for name, valid in is_valid.items():
+        if not valid:
+            raise VersionError(f"its entry '{name}' does not fit the others")
+    check_metric(model.metric, num_classes)
 
 
 def _exists(device: str) -> bool:

@@ -17,15 +17,15 @@ LEARNERS: dict[str, type[Learner]] = {one.name: one for one in (Auto, Linear, Tr
 """Learners that are not a network with a method."""
 add_plugins("canet.learners", LEARNERS, Learner)
 
-AnyMethod = type[Method] | type[Learner]
+MethodClass = type[Method] | type[Learner]
 
 
-def all_methods() -> dict[str, AnyMethod]:
+def all_methods() -> dict[str, MethodClass]:
     """Return all learners and methods by name."""
     return {**LEARNERS, **METHODS}
 
 
-def describe_method(method: str | AnyMethod) -> AnyMethod:
+def describe_method(method: str | MethodClass) -> MethodClass:
     """Return the class with name, label and settings of a method or learner."""
     if isinstance(method, type) and issubclass(method, Learner):
         return method
@@ -37,7 +37,7 @@ def describe_method(method: str | AnyMethod) -> AnyMethod:
     return known[check_name("method", method, known)]
 
 
-def get_backbone_name(method: str | AnyMethod, backbone: str | Backbone | None = None) -> str:
+def get_backbone_name(method: str | MethodClass, backbone: str | Backbone | None = None) -> str:
     """Return the name of a backbone, by default gcn; without a backbone, the name of the method."""
     kind = describe_method(method)
     if kind.has_backbone:
@@ -51,7 +51,7 @@ def get_backbone_name(method: str | AnyMethod, backbone: str | Backbone | None =
 
 
 def get_learner(
-    method: str | AnyMethod,
+    method: str | MethodClass,
     backbone: str | Backbone | None = None,
     settings: ModelSettings | None = None,
     options: Options | None = None,
@@ -71,6 +71,7 @@ __all__ = [
     "Fitted",
     "FittedNetwork",
     "Learner",
+    "MethodClass",
     "Network",
     "Options",
     "all_methods",

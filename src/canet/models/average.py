@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from canet.data.task import ShiftTask
-from canet.models.base import Fitted, State, restore
+from canet.errors import VersionError
+from canet.models.base import Fitted, State, entry, restore
 from canet.nn.model import Prediction
 from canet.store.tensors import prefixed, without_prefix
 from canet.training.inference import Part
@@ -65,10 +66,20 @@ class Average(Fitted):
 
     @classmethod
     def restore(cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
+        parts, weights = entry(about, "members", list), entry(about, "weights", list)
+        is_share = all(isinstance(weight, float | int) and 0 < weight <= 1 for weight in weights)
+        if not is_share or len(parts) != len(weights) or not parts:
+            raise VersionError("the average of models needs a weight between 0 and 1 for each")
         members = [
-            restore(one, without_prefix(str(i), tensors)) for i, one in enumerate(about["members"])
+            restore(entry({"members": one}, "members", dict), without_prefix(str(i), tensors))
+            for i, one in enumerate(parts)
         ]
-        return cls(members, about["weights"])
+        sizes = {member.sizes for member in members} - {None}
+        if len(sizes) > 1:
+            raise VersionError("the models of the average have different numbers of classes")
+        average = cls(members, weights)
+        average.sizes = next(iter(sizes), None)
+        return average
 
     def to(self, device: torch.device) -> Self:
         for member in self.members:

@@ -49,6 +49,7 @@ class Fitted(ABC):
 
     Attributes:
         kind: Name of the class in saved models.
+        sizes: Numbers of features D and classes C, if they are known.
         epochs: Number of epochs of the training; 0 if there are none.
         candidates: The models that were compared to choose this one; empty if there was no choice.
         result: Scores, timing and versions of the training run, if there was one.
@@ -56,6 +57,7 @@ class Fitted(ABC):
     """
 
     kind: ClassVar[str]
+    sizes: tuple[int, int] | None = None
     epochs: int = 0
     candidates: Sequence[Candidate] = ()
     result: RunResult | None = None
@@ -259,11 +261,19 @@ class Learner(ABC):
         return weighted_digest(task, self.options.class_weight)
 
 
+def entry(about: Mapping[str, Any], name: str, kind: Any) -> Any:
+    """Return an entry of the result of `Fitted.state`, which must have this type."""
+    if not isinstance(about.get(name), kind):
+        raise VersionError(f"the entry '{name}' of the model is missing or has the wrong type")
+    return about[name]
+
+
 def restore(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
     """Build a model from the result of `Fitted.state`."""
-    if about.get("kind") not in KINDS:
+    kind = entry(about, "kind", str)
+    if kind not in KINDS:
         raise VersionError(
-            f"the model has the unknown kind '{about.get('kind')}': install or import the package "
-            "that adds it, or use the version of canet that wrote it"
+            f"the model has the unknown kind '{kind}': install or import the package that adds it, "
+            "or use the version of canet that wrote it"
         )
-    return KINDS[about["kind"]].restore(about, tensors)
+    return KINDS[kind].restore(about, tensors)

@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from canet.data.task import ShiftTask
-from canet.models.base import Fitted, Learner, State
+from canet.errors import VersionError
+from canet.models.base import Fitted, Learner, State, entry
 from canet.models.tabular import TabularSettings, node_weights, training_graph
 from canet.nn.model import Features, Prediction, linear_map, rows_of
 from canet.settings import override, setting
@@ -52,6 +53,7 @@ class FittedLinear(Fitted):
 
     def __init__(self, settings: LinearSettings, weight: Tensor, bias: Tensor) -> None:
         self.settings, self.weight, self.bias = settings, weight, bias
+        self.sizes = settings.num_features(weight.shape[1]), weight.shape[0]
 
     def read(
         self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
@@ -66,8 +68,11 @@ class FittedLinear(Fitted):
 
     @classmethod
     def restore(cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
-        settings = override(LinearSettings(), about["settings"])
-        return cls(settings, tensors["weight"], tensors["bias"])
+        settings = override(LinearSettings(), entry(about, "settings", dict))
+        weight, bias = (entry(tensors, name, Tensor) for name in ("weight", "bias"))
+        if weight.dim() != 2 or bias.shape != weight.shape[:1] or weight.dtype != bias.dtype:
+            raise VersionError("the weights of the linear model do not fit together")
+        return cls(settings, weight, bias)
 
 
 class Linear(Learner):

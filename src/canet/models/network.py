@@ -15,7 +15,7 @@ from canet.data.task import ShiftTask
 from canet.errors import CanetError
 from canet.methods import Backbone, Method, Settings, get_backbone, get_method
 from canet.methods.base import ModelSettings
-from canet.models.base import Fitted, Learner, Options, State
+from canet.models.base import Fitted, Learner, Options, State, entry
 from canet.nn.model import Prediction
 from canet.settings import override
 from canet.store.config import RunConfig
@@ -36,9 +36,11 @@ class FittedNetwork(Fitted):
     """
 
     kind = "network"
+    sizes: tuple[int, int]
 
     def __init__(self, method: Method, backbone: str) -> None:
         self.method, self.backbone = method.eval(), backbone
+        self.sizes = method.model.phi_in.in_features, method.model.phi_out.out_features
 
     def read(
         self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
@@ -60,27 +62,35 @@ class FittedNetwork(Fitted):
             "method": self.method.name,
             "backbone": self.backbone,
             "settings": asdict(self.method.settings),
-            "num_features": self.method.model.phi_in.in_features,
-            "num_classes": self.method.model.phi_out.out_features,
+            "num_features": self.sizes[0],
+            "num_classes": self.sizes[1],
             "num_environment_labels": self.method.num_environment_labels,
         }
         return about, self.method.state_dict()
 
     @classmethod
     def restore(cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
-        method_type = get_method(about["method"])
-        settings = override(method_type.settings_type(), about["settings"])
-        sizes = (about[f"num_{name}"] for name in ("features", "classes", "environment_labels"))
+        method_type = get_method(entry(about, "method", str | type))
+        settings = override(method_type.settings_type(), entry(about, "settings", dict))
+        backbone = get_backbone(entry(about, "backbone", str))
+        names = ("num_features", "num_classes", "num_environment_labels")
+        sizes = [entry(about, name, int) for name in names]
+        mismatch = CanetError(
+            f"the weights do not match the settings of {method_type.name}-{backbone.name}"
+        )
+        weights = sum(tensor.numel() for tensor in tensors.values())
+        if not (0 < min(sizes[:2]) <= max(sizes) <= weights and sizes[2] >= 0):
+            raise mismatch
         with torch.device("meta"):
-            method = method_type(settings, get_backbone(about["backbone"]), *sizes)
+            method = method_type(settings, backbone, *sizes)
+        types = {name: tensor.dtype for name, tensor in method.state_dict().items()}
+        if types != {name: tensor.dtype for name, tensor in tensors.items()}:
+            raise mismatch
         try:
             method.load_state_dict(dict(tensors), assign=True)
         except RuntimeError as error:
-            raise CanetError(
-                f"the weights do not match the settings of {method.name}-{about['backbone']}: use "
-                "the version of canet that wrote them"
-            ) from error
-        return cls(method, about["backbone"])
+            raise mismatch from error
+        return cls(method, backbone.name)
 
     def learner(self, shared: Settings, options: Options) -> Learner:
         times = {"epochs": shared.epochs, "patience": shared.patience}

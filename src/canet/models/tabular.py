@@ -27,6 +27,10 @@ class TabularSettings(ModelSettings):
         """Return the columns $[N, D]$ of a graph."""
         return (graph.with_neighbours() if self.neighbours else graph).features(self.scaling)
 
+    def num_features(self, num_columns: int) -> int:
+        """Return the number of features of a graph with this number of columns."""
+        return (num_columns - 1) // 3 if self.neighbours else num_columns
+
 
 def training_graph(task: ShiftTask) -> PreparedGraph:
     """Return the graph that training may see."""

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from canet.data.task import ShiftTask
-from canet.models.base import Fitted, Learner, State
+from canet.errors import VersionError
+from canet.models.base import Fitted, Learner, State, entry
 from canet.models.tabular import TabularSettings, node_weights, training_graph
 from canet.nn.model import Prediction, linear_map
 from canet.settings import override, setting
@@ -51,6 +52,7 @@ class FittedTrees(Fitted):
 
     Args:
         settings: The settings of the training.
+        num_features: Number of features D.
         components: Directions $[k, D]$ on which wide features are projected first, or None.
         baseline: Logits $[K]$ before the first tree; for two classes, K is 1.
         trees: Arrays over the nodes of all trees, one for each of `FIELDS`.
@@ -62,6 +64,7 @@ class FittedTrees(Fitted):
     def __init__(
         self,
         settings: TreeSettings,
+        num_features: int,
         components: Tensor | None,
         baseline: Tensor,
         trees: Mapping[str, Tensor],
@@ -70,6 +73,7 @@ class FittedTrees(Fitted):
         self.settings, self.components = settings, components
         self.baseline, self.starts = baseline, starts
         self.trees = {name: trees[name] for name in FIELDS}
+        self.sizes = num_features, max(2, len(baseline))
 
     def read(
         self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
@@ -100,13 +104,18 @@ class FittedTrees(Fitted):
         tensors = {"baseline": self.baseline, "starts": self.starts, **self.trees}
         if self.components is not None:
             tensors["components"] = self.components
-        return {"kind": self.kind, "settings": asdict(self.settings)}, tensors
+        about = {"kind": self.kind, "settings": asdict(self.settings)}
+        return about | {"num_features": self.sizes[0]}, tensors
 
     @classmethod
     def restore(cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
-        settings = override(TreeSettings(), about["settings"])
-        wide = tensors.get("components")
-        return cls(settings, wide, tensors["baseline"], tensors, tensors["starts"])
+        settings = override(TreeSettings(), entry(about, "settings", dict))
+        names = ("baseline", "starts", *FIELDS)
+        parts = {name: entry(tensors, name, Tensor) for name in names}
+        count, wide = entry(about, "num_features", int), tensors.get("components")
+        if not _are_valid(parts, count, wide, settings):
+            raise VersionError("the arrays of the trees do not fit together")
+        return cls(settings, count, wide, parts["baseline"], parts, parts["starts"])
 
 
 class Trees(Learner):
@@ -157,7 +166,35 @@ class Trees(Learner):
         joined = np.concatenate(trees)
         parts = {name: torch.from_numpy(joined[name].astype(kind)) for name, kind in FIELDS.items()}
         baseline = torch.from_numpy(np.asarray(model._baseline_prediction).reshape(-1))
-        return FittedTrees(self.settings, components, baseline, parts, sizes.cumsum(0) - sizes)
+        about = task.num_features, components, baseline
+        return FittedTrees(self.settings, *about, parts, sizes.cumsum(0) - sizes)
+
+
+def _are_valid(
+    parts: Mapping[str, Tensor], count: int, components: Tensor | None, settings: TreeSettings
+) -> bool:
+    """Whether arrays are trees: children come after their node, and all columns exist."""
+    if any(part.dim() != 1 or not part.numel() for part in parts.values()):
+        return False
+    if components is not None and (components.dim() != 2 or components.shape[1] != count):
+        return False
+    width = count if components is None else components.shape[0]
+    width = 3 * width + 1 if settings.neighbours else width
+    nodes, starts = len(parts["value"]), parts["starts"]
+    types = {name: torch.from_numpy(np.empty(0, kind)).dtype for name, kind in FIELDS.items()}
+    if any(len(parts[name]) != nodes or parts[name].dtype != types[name] for name in FIELDS):
+        return False
+    is_start = starts[0] == 0 and (starts.diff() > 0).all() and starts[-1] < nodes
+    if starts.dtype != torch.long or not is_start:
+        return False
+    size = torch.cat([starts, starts.new_tensor([nodes])]).diff()
+    own = torch.arange(nodes) - starts.repeat_interleave(size)
+    last, inner = size.repeat_interleave(size), ~parts["is_leaf"]
+    children = [parts[side][inner] for side in ("left", "right")]
+    feature = parts["feature_idx"][inner]
+    return all(bool(((c > own[inner]) & (c < last[inner])).all()) for c in children) and bool(
+        ((feature >= 0) & (feature < width)).all()
+    )
 
 
 def _components(x: Tensor, nodes: Tensor, seed: int) -> Tensor | None:

@@ -38,6 +38,7 @@ from canet.training.trainer import versions
 from canet.util.files import read_regular, write_bytes, write_json
 from canet.util.jobs import WorkerDied, open_pool, run_all
 from canet.util.progress import Display
+from canet.util.schema import CHECKSUM, checksum_of
 
 JOURNAL, PLAN = "journal.log", "search.json"
 RECORDED = ("task", "protocol", "data_seed", "features", "inductive", "method", "backbone")
@@ -98,6 +99,7 @@ def run_search(
                 _show_progress(display, study, plan)
         best = _best(study, plan, _metric(plan, data_root))
         best["train"] = _train_command(plan, out, data_root)
+    best[CHECKSUM] = checksum_of(best)
     write_json(out / BEST, best)
     return best
 

@@ -19,10 +19,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from canet.errors import CanetError, ChecksumError, MissingFileError, first_line
-from canet.store.checksums import pack_record, parse
+from canet.store.checksums import pack_record
 from canet.store.config import RunConfig, RunStart
 from canet.store.run_folder import CONFIG, METRICS, WEIGHTS, RunFolder, check_folder
 from canet.util.files import atomic_path, digest_of, read_regular
+from canet.util.schema import parse
 
 SUFFIX = ".tar.xz"
 MANIFEST = "manifest.json"

@@ -7,21 +7,24 @@ record. The record also has its own checksum.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
-from canet._version import __version__
-from canet.errors import CanetError, ChecksumError, MissingFileError, VersionError
+from canet.errors import CanetError, ChecksumError, MissingFileError, VersionError, first_line
 from canet.util.files import MAX_JSON_BYTES, digest_of, read_regular, write_bytes
+from canet.util.schema import checksum_mismatch, pack_json, parse
 
 T = TypeVar("T")
-FILES, CONTENT, CHECKSUM = "files", "content", "sha256"
-"""Entries of a record: file name → SHA-256, other content, and the SHA-256 of these two."""
+FILES, CONTENT = "files", "content"
+"""Entries of a record: file name → SHA-256, and other content."""
+PLAIN_NAME = re.compile(r"[\w-][\w.-]*")
+"""Names of files in a record; none of them is a path."""
 
 
 class ChecksummedFolder:
@@ -73,7 +76,13 @@ class ChecksummedFolder:
 
     def read_tensors(self, name: str) -> dict[str, Tensor]:
         """Return the tensors of a safetensors file."""
-        tensors: dict[str, Tensor] = load(self.read_bytes(name))
+        try:
+            tensors: dict[str, Tensor] = load(self.read_bytes(name))
+        except (SafetensorError, KeyError) as error:  # a KeyError is an unknown type of numbers
+            raise VersionError(
+                f"'{self.path / name}' is not a safetensors file that this version can read "
+                f"({first_line(error)}): write it again"
+            ) from error
         return tensors
 
     def read_record(self) -> dict[str, Any]:
@@ -85,8 +94,13 @@ class ChecksummedFolder:
             files, content = record[FILES], record[CONTENT]
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise checksum_mismatch(path) from error
-        if pack_record(files, content) != raw:
+        if not isinstance(files, dict) or pack_record(files, content) != raw:
             raise checksum_mismatch(path)
+        if not all(PLAIN_NAME.fullmatch(name) and isinstance(files[name], str) for name in files):
+            raise VersionError(
+                f"the record '{path}' must list plain file names with their checksums: write the "
+                "folder again"
+            )
         return {FILES: files, CONTENT: content}
 
     def write_record(self, files: Mapping[str, str], content: object = None) -> None:
@@ -110,39 +124,7 @@ class ChecksummedFolder:
 
 def pack_record(files: Mapping[str, str], content: object) -> bytes:
     """Return the bytes of a record; they are the same for the same files and content."""
-    record = {FILES: dict(sorted(files.items())), CONTENT: content}
-    checksum = digest_of(json.dumps(record).encode())
-    return (json.dumps({**record, CHECKSUM: checksum}, indent=2) + "\n").encode()
-
-
-def parse(kind: type[T], content: object, path: Path) -> T:
-    """Convert JSON content to a dataclass; unexpected content is a `VersionError`."""
-    from pydantic import ValidationError
-
-    try:
-        return _adapter(kind).validate_python(content)  # type: ignore[arg-type]
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(map(str, first["loc"]))
-        raise VersionError(
-            f"'{path}' was written by another version of canet and this version, {__version__}, "
-            f"cannot read it ({name}: {first['msg']}): use that version, or write it again"
-        ) from error
-
-
-@cache
-def _adapter(kind: Any) -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
-
-
-def checksum_mismatch(path: Path) -> ChecksumError:
-    """Return the error for a file that has changed since it was written."""
-    return ChecksumError(
-        f"checksum mismatch: '{path}' has changed since it was written; restore it from a copy, or "
-        "run the command that wrote it again"
-    )
+    return pack_json({FILES: dict(sorted(files.items())), CONTENT: content})
 
 
 def read_file(path: Path) -> bytes:

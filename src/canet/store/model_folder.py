@@ -10,6 +10,7 @@ MODEL_CARD.md                  description of the model for people
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -18,17 +19,20 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from canet.errors import CanetError, MissingFileError
+from canet.errors import CanetError, MissingFileError, VersionError
 from canet.methods.base import Findings
 from canet.nn.calibration import Calibration
-from canet.store.checksums import CONTENT, FILES, ChecksummedFolder, parse
+from canet.store.checksums import CONTENT, FILES, ChecksummedFolder
 from canet.store.result import Candidate
 from canet.store.tensors import pack
 from canet.util.files import digest_of, write_bytes
 from canet.util.locks import exclusive_lock
+from canet.util.schema import parse
 
 MODEL = "model.json"
 CARD = "MODEL_CARD.md"
+WEIGHTS, REFERENCE = "weights", "reference"
+"""Beginnings of the names of the tensor files."""
 TENSORS = re.compile(r"[a-z]+-[0-9a-f]{12}\.safetensors")
 
 
@@ -70,7 +74,7 @@ class ModelFile:
     findings: Findings | None
     encoding: dict[str, Any] | None
     versions: dict[str, str]
-    data: dict[str, Any]
+    data: dict[str, int | str]
     diagnosis: str | None = None
     calibration: Calibration = field(default_factory=Calibration)
     candidates: list[Candidate] = field(default_factory=list)
@@ -83,18 +87,23 @@ class ModelFolder(ChecksummedFolder):
 
 
 def write_model(
-    folder: Path, model: ModelFile, tensors: Mapping[str, Mapping[str, Tensor]], card: str
+    folder: Path,
+    model: ModelFile,
+    tensors: Mapping[str, Mapping[str, Tensor]],
+    card: str,
+    overwrite: bool = True,
 ) -> None:
-    """Write a model; a model that is already in the folder is replaced.
+    """Write a model.
 
     Args:
         folder: Created if missing. A folder with other files is rejected.
         model: The content of model.json.
         tensors: Name of a file → its tensors.
         card: Text of MODEL_CARD.md, which has no checksum, because people may edit it.
+        overwrite: Whether to replace a model that is already in the folder.
     """
     try:
-        check_target(folder)
+        check_target(folder, overwrite)
         with exclusive_lock(folder, quiet=True):
             files = {}
             for name, named in tensors.items():
@@ -125,7 +134,8 @@ def check_target(folder: Path, overwrite: bool = True) -> None:
     ]
     if MODEL in names and not overwrite:
         raise CanetError(
-            f"'{folder}' already contains a model: choose another folder, or pass --overwrite"
+            f"'{folder}' already contains a model: choose another folder, or pass overwrite=True "
+            "(--overwrite)"
         )
     if others and MODEL not in names:
         raise CanetError(
@@ -148,8 +158,13 @@ def read_model(folder: Path) -> tuple[ModelFile, dict[str, dict[str, Tensor]]]:
     while True:
         record = saved.read_record()
         try:
-            tensors = {name.split("-")[0]: saved.read_tensors(name) for name in record[FILES]}
-            return parse(ModelFile, record[CONTENT], folder / MODEL), tensors
+            model = parse(ModelFile, record[CONTENT], folder / MODEL)
+            names = {name.partition("-")[0]: name for name in record[FILES]}
+            if WEIGHTS not in names or not all(map(TENSORS.fullmatch, names.values())):
+                raise VersionError(f"'{folder / MODEL}' must name the file of the {WEIGHTS}")
+            if re.search(r"[\ud800-\udfff]", json.dumps(record[CONTENT], ensure_ascii=False)):
+                raise VersionError(f"'{folder / MODEL}' contains text that is not Unicode")
+            return model, {kind: saved.read_tensors(name) for kind, name in names.items()}
         except CanetError:
             if saved.read_record() == record:
                 raise

@@ -25,13 +25,14 @@ from torch import Tensor, nn
 from canet._version import __version__
 from canet.data.digest import DataDigest
 from canet.errors import CanetError, warn_user
-from canet.store.checksums import ChecksummedFolder, checksum_mismatch, read_file
+from canet.store.checksums import ChecksummedFolder, read_file
 from canet.store.config import RunConfig, RunStart
 from canet.store.folders import folders_below
 from canet.store.result import RunResult
 from canet.store.tensors import pack
 from canet.util.files import DONE, WriteError, digest_of, write_bytes, write_json
 from canet.util.locks import exclusive_lock
+from canet.util.schema import checksum_mismatch
 
 CONFIG, METRICS, RESULT = "config.json", "metrics.json", "result.json"
 WEIGHTS, MARKER = "weights.safetensors", DONE

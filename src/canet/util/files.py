@@ -55,16 +55,21 @@ def cache_dir() -> Path:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path next to `path` and move it into place when the block succeeds.
 
-    A reader sees the old file or the new file, never a part of it. If the block fails, the
-    temporary file is removed. Temporary files of killed processes are removed after a day. A full
-    disk raises a `WriteError`.
+    A reader sees the old file or the new file, never a part of it. The new file has the mode of the
+    old one. If the block fails, the temporary file is removed. Temporary files of killed processes
+    are removed after a day. A full disk raises a `WriteError`.
     """
     with write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_old_temporaries(path.parent)
         temporary = _temporary_path(path)
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
         try:
+            if mode is not None:
+                temporary.touch(0o600)  # until it has the mode of the file that it replaces
             yield temporary
+            if mode is not None:
+                temporary.chmod(mode)
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
             temporary.replace(path)

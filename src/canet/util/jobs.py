@@ -6,10 +6,13 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from itertools import islice
+from numbers import Integral
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from canet.errors import CanetError
+from joblib import effective_n_jobs
+
+from canet.errors import CanetError, InputError
 from canet.util.files import DONE, write_bytes
 from canet.util.locks import exclusive_lock
 from canet.util.processes import Processes, worker_exit_reason
@@ -55,12 +58,15 @@ def open_pool(jobs: int, ray: str | None = None, device: str = "auto") -> Pool |
     """Return a pool of worker processes or of a Ray cluster; None if this process does the work.
 
     Args:
-        jobs: Number of jobs that run at the same time. With 1 and no cluster, no pool is needed.
+        jobs: Number of jobs that run at the same time; -1: one for each core of this machine. With
+            1 and no cluster, no pool is needed.
         ray: Address of a Ray cluster, or `auto`; None for worker processes on this machine.
         device: `auto`, `cpu` or `cuda`; a cluster reserves a share of it for each job.
     """
-    if jobs < 1:
-        raise CanetError(f"jobs is {jobs}, but it must be 1 or more")
+    if not isinstance(jobs, Integral) or not (jobs > 0 or jobs == -1):
+        raise InputError(f"the number of jobs is {jobs!r}: pass 1 or more, or -1 for all cores")
+    if jobs == -1:
+        jobs = 1 if ray else effective_n_jobs(-1)  # a cluster counts its own cores
     if ray is not None:
         from canet.util.ray import Cluster
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import glob
 import logging
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from canet.util.files import write_errors
+from canet.util.files import TEMPORARY_SUFFIX, write_errors
 
 logger = logging.getLogger("canet")
 LOCK = ".lock"
@@ -42,3 +44,17 @@ def exclusive_lock(folder: Path, quiet: bool = False) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def remove_abandoned_folders(path: Path) -> None:
+    """Remove the temporary folders of `path` whose process was killed, and print their names.
+
+    A process that is alive holds the lock in its folder.
+    """
+    for folder in path.parent.glob(f".{glob.escape(path.name)}.*{TEMPORARY_SUFFIX}"):
+        try:
+            with FileLock(folder / LOCK, timeout=0):
+                shutil.rmtree(folder)
+        except (Timeout, OSError):
+            continue
+        logger.warning("removed '%s', which a killed process had left", folder)

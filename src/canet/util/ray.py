@@ -71,7 +71,7 @@ class Cluster:
 
 
 def _connect(address: str) -> None:
-    _check(os.environ.get("RAY_ADDRESS", address) if address == "auto" else address)
+    _check((os.environ.get("RAY_ADDRESS") or address) if address == "auto" else address)
     quietly: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     try:
         ray.init(address=address, **quietly)
@@ -80,10 +80,18 @@ def _connect(address: str) -> None:
 
 
 def _check(address: str) -> None:
-    """Reject an address without a server at once; Ray itself would try for minutes."""
+    """Reject an address without a server at once; Ray itself would try for minutes.
+
+    For another word than `auto`, such as `local`, Ray would start a cluster.
+    """
+    if address == "auto":
+        return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
-        return
+        raise CanetError(
+            f"'{address}' is not the address of a Ray cluster: pass HOST:PORT, or auto for a "
+            "running cluster; canet does not start one"
+        )
     try:
         socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT).close()
     except OSError as error:

@@ -16,7 +16,6 @@ SIGNALS = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
 """The handled signals that exist on this operating system."""
-INTERRUPTED = "interrupted: finished work is kept; run the same command again to resume"
 
 
 class _State:

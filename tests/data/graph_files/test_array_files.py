@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 
+from canet import read_graph
 from canet.data.graph_files.arrays import open_arrays
 from canet.errors import InputError
+from canet.util import memory
 
 
 class Bomb:
@@ -101,3 +103,24 @@ def test_a_pipe_is_rejected(name: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / name)
     with pytest.raises(InputError, match=name):
         open_arrays(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["x", "edge_index"])
+def test_a_small_file_with_a_large_tensor_is_rejected(tmp_path: Path, name: str) -> None:
+    parts = {"x": torch.ones(3, 2), "edge_index": torch.tensor([[0], [1]])}
+    parts[name] = parts[name][:1, :1].expand(2**21, 2**21)  # one number in the file
+    torch.save(Data(**parts), tmp_path / "graph.pt")
+    with pytest.raises(InputError, match="memory"):
+        read_graph(tmp_path / "graph.pt")
+
+
+def test_features_that_do_not_fit_as_float32_are_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edges = np.array([[0], [1]])
+    np.savez_compressed(tmp_path / "graph.npz", x=np.ones((100, 100), bool), edge_index=edges)
+    monkeypatch.setattr(memory, "free_memory", lambda: 20_000)
+    with pytest.raises(InputError, match="float32"):
+        read_graph(tmp_path / "graph.npz")
+    monkeypatch.setattr(memory, "free_memory", lambda: 40_000)
+    assert read_graph(tmp_path / "graph.npz").x.sum() == 10_000

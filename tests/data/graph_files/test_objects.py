@@ -186,3 +186,20 @@ def test_hetero_data_is_rejected_with_a_recipe() -> None:
 
     with pytest.raises(InputError, match="one table with a column for the type"):
         canet.NodeClassifier("erm").fit(HeteroData())
+
+
+def test_a_message_about_columns_names_the_fix() -> None:
+    pandas = pytest.importorskip("pandas")
+    nodes = pandas.DataFrame({"id": range(4), "a": [1, "x", 2.5, "y"], "kind": list("abab")})
+    edges = pandas.DataFrame({"u": [0, 1], "v": [1, 2]})
+    named = edges.rename(columns={"u": "source", "v": "target"})
+    plain = nodes.assign(a=[1.0, 2.0, 3.0, 5.0])
+    encoding = canet.read_graph(plain, named, label="kind").encoding
+    for tables, arguments, words in (
+        ((nodes, named), {}, r"column 'a' .*pandas.to_numeric\(nodes\['a'\]"),
+        ((plain, edges), {}, "source_column and target_column"),
+        ((plain, named), {"label": "kindd"}, "did you mean 'kind'.* pass one of these names"),
+        ((plain[["id", "kind"]], named), {"encoding": encoding}, "no column 'a'.* trained on"),
+    ):
+        with pytest.raises(canet.InputError, match=words):
+            canet.read_graph(*tables, **arguments)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from canet.data.graph_files.tables import TIMESTAMP, TableFile, find_table
+from canet.data.graph_files.tables import TIMESTAMP, MemoryTable, TableFile, find_table
 from canet.errors import InputError
 from canet.util import memory
 
@@ -180,3 +180,30 @@ def test_a_parquet_file_with_more_rows_than_memory_is_rejected(
         file.read(["a"])
     monkeypatch.setattr(memory, "free_memory", lambda: 80_000)
     assert file.read(["a"]).num_rows == 10_000
+
+
+def test_text_of_parquet_that_does_not_fit_into_memory_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = {"same": ["x" * 10_000] * 1000, "other": [f"{i:01000d}" for i in range(1000)]}
+    file = parquet_table(tmp_path, columns)
+    assert file.path.stat().st_size < 100_000
+    for name, size in (("same", 10**7), ("other", 10**6)):
+        monkeypatch.setattr(memory, "free_memory", lambda size=size: size - 1)
+        with pytest.raises(InputError, match="GiB"):
+            file.read([name])
+        monkeypatch.setattr(memory, "free_memory", lambda size=size: size + 20_000)
+        assert file.read([name])[name].to_pylist() == columns[name]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "memory"])
+def test_formatted_numbers_are_numbers_in_every_table(tmp_path: Path, kind: str) -> None:
+    columns = {"price": ["$20", "1,234", "7%"], "zip": ["01234", "x", "2"]}
+    if kind == "csv":
+        file: Any = csv_table(tmp_path, 'price,zip\n$20,01234\n"1,234",x\n7%,2\n')
+    else:
+        table = pa.table(columns)
+        file = MemoryTable(Path("nodes"), table)
+        file = file if kind == "memory" else parquet_table(tmp_path, columns)
+    assert cells(file, "price", "zip") == [[20.0, 1234.0, 7.0], columns["zip"]]
+    assert cells(file, "price", text=("price",)) == [columns["price"]]

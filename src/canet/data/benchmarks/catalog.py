@@ -5,6 +5,7 @@ Importing this file is fast; torch and the readers are imported when a data set 
 
 from __future__ import annotations
 
+import os
 from collections import UserDict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -77,8 +78,8 @@ def get_dataset(name: str) -> Dataset:
 
 
 def is_store_path(name: str) -> bool:
-    """Whether a task is that of a graph store: its name is then the absolute path of the store."""
-    return isinstance(name, str) and Path(name).is_absolute()
+    """Whether a task is that of a graph store: its name is then a path with a separator."""
+    return isinstance(name, str) and os.sep in name
 
 
 def load_task(
@@ -93,10 +94,10 @@ def load_task(
     """Load a task of the catalogue; missing files are downloaded into the cache.
 
     Args:
-        name: Name of the task, such as `cora`, or the absolute path of a graph store, whose splits
-            are used.
+        name: Name of the task, such as `cora`, or the path of a graph store, such as `./store`,
+            whose splits are used.
         data_root: Folder with raw files, which is only read. Default: `CANET_DATA_ROOT`, then the
-            cache.
+            cache. The path of a graph store is relative to it, by default to the working folder.
         data_seed: Seed of the random choices in the data (spurious features and splits), from 0 to
             2³² - 1.
         protocol: How the data is split into training and test data, such as `disjoint` for
@@ -117,7 +118,7 @@ def load_task(
     if is_store_path(name):
         from canet.data.task_file import load_store_task  # needs torch
 
-        return load_store_task(name, checked_seed(data_seed, "data_seed"))
+        return load_store_task(name, checked_seed(data_seed, "data_seed"), root)
     dataset = get_dataset(name)
     protocol = dataset.protocols[0] if protocol is None else protocol
     check_name(f"protocol for {name}", protocol, dataset.protocols)

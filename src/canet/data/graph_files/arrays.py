@@ -280,7 +280,12 @@ def open_arrays(path: Path) -> dict[str, Any]:
         with zipfile.ZipFile(path) as archive:  # .npz and .pt files are zip archives
             size = sum(member.file_size for member in archive.infolist())
         check_memory(size, f"'{path}'")
-        return _npz_arrays(path) if path.suffix == ".npz" else _data_attributes(path)
+        if path.suffix == ".npz":
+            return _npz_arrays(path)
+        arrays = _data_attributes(path)
+        dense = [a for a in arrays.values() if isinstance(a, Tensor) and a.layout == torch.strided]
+        check_memory(sum(a.numel() * a.element_size() for a in dense), f"'{path}'")  # expanded ones
+        return arrays
     except InputError:
         raise
     except Exception as error:  # zipfile, numpy and torch raise many types for an invalid file

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,8 @@ Kind = Literal["number", "count", "date", "indicator", "category", "constant"]
 Fill = Literal["mean", "median", "most_frequent"]
 """The number that replaces an empty cell: a statistic of the column in training."""
 Names = Mapping[str, Sequence[str | None]]  # role → default names in the order of preference
+STRICT = {"extra": "forbid", "allow_inf_nan": False}
+"""How pydantic reads these classes: no other entries, and finite numbers."""
 MIN_SPARSE_FEATURES, MAX_SPARSE_SHARE = 256, 0.1
 """x is sparse if it has more features and a smaller share of nonzero entries than this.
 
@@ -43,6 +45,8 @@ A column of numbers ≥ 0 with a smaller share of nonzero numbers is a column of
 @dataclass(frozen=True)
 class Roles:
     """Names of the columns that are not features; None if there is no column for a role."""
+
+    __pydantic_config__: ClassVar = STRICT
 
     id: str | None = None
     label: str | None = None
@@ -116,6 +120,8 @@ class ColumnEncoding:
     had empty cells in training, another feature is 1 where it is empty (`marks_empty`).
     """
 
+    __pydantic_config__: ClassVar = STRICT
+
     name: str
     kind: Kind
     mean: float = 0.0
@@ -142,6 +148,14 @@ class ColumnEncoding:
         return cls(column.name, kind, mean, std, (), *rest)
 
     @property
+    def is_valid(self) -> bool:
+        """Whether features can be computed; an encoding from a file may be wrong."""
+        if self.kind in ("category", "constant") and self.marks_empty:
+            return False
+        is_category = self.kind == "category"
+        return self.std > 0 and is_category == (0 < len({*self.categories}) == len(self.categories))
+
+    @property
     def names(self) -> list[str]:
         """Names of the features."""
         if self.kind == "category":
@@ -164,6 +178,8 @@ class ColumnEncoding:
 @dataclass(frozen=True, repr=False)
 class Encoding:
     """The encoding of all columns of a table."""
+
+    __pydantic_config__: ClassVar = STRICT
 
     columns: tuple[ColumnEncoding, ...]  # in the order of the features
     roles: Roles = Roles()
@@ -261,14 +277,21 @@ class Encoding:
         """Return the encoding from the output of `to_json`."""
         from pydantic import TypeAdapter, ValidationError
 
+        problem, entry = None, ""
         try:
-            return TypeAdapter(cls).validate_python(content)
+            encoding: Encoding = TypeAdapter(cls).validate_python(content)
+            wrong = (
+                f"column '{column.name}'" for column in encoding.columns if not column.is_valid
+            )
+            entry = next(wrong, "" if len(encoding.blocks) == len(encoding.columns) else "columns")
         except ValidationError as error:
-            entry = ".".join(str(part) for part in error.errors()[0]["loc"])
+            problem, entry = error, ".".join(map(str, error.errors()[0]["loc"])) or "content"
+        if entry:
             raise CanetError(
-                f"the encoding of the features has an invalid entry{' ' * bool(entry)}"
-                f"{entry[:80]}: restore the file, or fit the model again"
-            ) from error
+                f"the encoding of the features has an invalid entry {entry[:80]}: restore the "
+                "file, or fit the model again"
+            ) from problem
+        return encoding
 
 
 ACCEPTED_KINDS = {

@@ -39,6 +39,10 @@ from canet.errors import InputError, listed, warn_user
 
 EDGE_COLUMNS = (("source", "target"), ("src", "dst"), ("from", "to"))
 """Names of the two columns of an edge table, in the order of preference."""
+MIN_IDS = 100
+"""With fewer nodes, integers that are all different need not be ids."""
+FIRST_ROWS = 1_000
+"""Rows that are checked before all of them."""
 DEFAULT_ROLES = Roles(id="id", split="split")
 
 
@@ -77,7 +81,8 @@ class Folder:
         features = [name for name in nodes.columns if name not in unused]
         text = {*replace(roles, time=None, sample_weight=None).names()}
         if encoding is not None:
-            check_present((c.name for c in encoding.columns), nodes.columns, nodes.path)
+            fix = "add what the model was trained on, or fit a model without it"
+            check_present((c.name for c in encoding.columns), nodes.columns, nodes.path, fix=fix)
             if encoding.roles.id and not roles.id:
                 check_present([encoding.roles.id], nodes.columns, nodes.path)
             features = [c.name for c in encoding.columns if c.kind != "constant"]
@@ -113,6 +118,27 @@ class Folder:
             for path, names in extra.items()
             if names
         ]
+
+    def suspicious_columns(self) -> list[str]:
+        """Return a message for each feature that looks like an id, the label or a number."""
+        table, label, messages = self.table, self.roles.label, []
+        for name in self.summaries:
+            column = table[name]
+            if column.type == pa.int64() and all(
+                pc.count_distinct(part).as_py() == len(part) >= MIN_IDS
+                for part in (column.slice(0, FIRST_ROWS), column)  # the first rows are fast
+            ):
+                messages.append(
+                    f"column '{name}' has another integer for every node: if it is an id, pass "
+                    f"id='{name}' (--id {name}) or without=['{name}'] (--without {name})"
+                )
+            if label is not None and _same_groups(column, table[label]):
+                messages.append(
+                    f"column '{name}' determines the label '{label}': if it is not known when you "
+                    f"predict, leave it out with without=['{name}'] (--without {name})"
+                )
+        messages += almost_numbers(self.summaries, table)
+        return [f"'{self.nodes.path}': {message}" for message in messages]
 
     def graph(self, report_problem: ProblemHandler) -> GraphData:
         """Return the graph without features; parts with a problem are left out."""
@@ -151,7 +177,7 @@ def read_folder(source: object, requested: ReadOptions, encoding: Encoding | Non
     messages = []
     if encoding is None:
         free_text = check_learnable(summaries, nodes.path, table, folder.num_non_test, raise_error)
-        messages = [f"'{nodes.path}': {line}" for line in almost_numbers(summaries, table)]
+        messages = folder.suspicious_columns()
         left_out = (*requested.without, *free_text)
         used = Encoding.learn(summaries, folder.roles, left_out, requested.fill)
     else:
@@ -165,6 +191,19 @@ def read_folder(source: object, requested: ReadOptions, encoding: Encoding | Non
     for line in [*messages, *folder.ignored(encoding), *differences]:
         warn_user(line)
     return graph
+
+
+def _same_groups(column: pa.ChunkedArray, label: pa.ChunkedArray) -> bool:
+    """Whether a column has another value for each label, and only one."""
+    for rows in (FIRST_ROWS, len(column)):  # the first rows rule most columns out
+        both = {"column": column.slice(0, rows), "label": label.slice(0, rows)}
+        pairs = pa.table(both).drop_null()
+        counts = [pc.count_distinct(pairs[name]).as_py() for name in both]
+        if counts[0] != counts[1] or counts[0] > pairs.num_rows / 2:
+            return False
+        if pairs.group_by(list(both)).aggregate([]).num_rows != counts[0]:
+            return False
+    return bool(counts[0] >= 2)
 
 
 def _read_edges(
@@ -242,7 +281,8 @@ def _edge_columns(
         source, target = (find_column(name, edges.columns) for name in pair)
         if source and target:
             return source, target
-    check_present(EDGE_COLUMNS[0], edges.columns, edges.path)  # raises an error
+    fix = "name the two columns with source_column and target_column (--source, --target)"
+    check_present(EDGE_COLUMNS[0], edges.columns, edges.path, fix=fix)  # raises an error
     return EDGE_COLUMNS[0]
 
 

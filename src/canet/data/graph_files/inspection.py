@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from scipy.sparse.csgraph import connected_components
 from sklearn.utils.sparsefuncs import min_max_axis
@@ -19,8 +17,8 @@ from canet.data.graph_files.arrays import ArrayGraph
 from canet.data.graph_files.encoding import Encoding, ReadOptions, Roles
 from canet.data.graph_files.folder import Folder
 from canet.data.graph_files.read import graph_path
-from canet.data.graph_files.summary import ColumnSummary, almost_numbers, check_learnable
-from canet.data.labels import check_labels
+from canet.data.graph_files.summary import ColumnSummary, check_learnable
+from canet.data.labels import check_labels, label_notes
 from canet.errors import InputError, listed
 from canet.util.console import table_text
 from canet.util.sparse import adjacency, to_scipy
@@ -140,7 +138,7 @@ def inspect_graph(source: Any, edges: Any = None, **arguments: Any) -> Inspectio
             left_out = (*folder.without, *free_text)
             encoding = Encoding.learn(summaries, folder.roles, left_out, options.fill)
             width = len(encoding.names)
-        problems += [f"'{path}': {line}" for line in suspicious_columns(folder)]
+        problems += folder.suspicious_columns()
         nodes = table.num_rows
         graph = folder.graph(problems.append)
     else:
@@ -161,34 +159,6 @@ def inspect_graph(source: Any, edges: Any = None, **arguments: Any) -> Inspectio
     if opened.roles.label is None:
         inspection.notes.append("no column is the label: name it with --label (label='COLUMN')")
     return inspection
-
-
-def suspicious_columns(folder: Folder) -> list[str]:
-    """Return a message for each feature column that looks like an id, the label or a number."""
-    table, label, messages = folder.table, folder.roles.label, []
-    for name in folder.summaries:
-        column = table[name]
-        if column.type == pa.int64() and pc.count_distinct(column).as_py() == table.num_rows:
-            messages.append(
-                f"column '{name}' has another integer for every node: if it is an id, pass --id "
-                f"{name} or leave it out with --without {name}"
-            )
-        if label is not None and _same_groups(column, table[label]):
-            messages.append(
-                f"column '{name}' determines the label '{label}': if it is not known when you "
-                f"predict, leave it out with --without {name}"
-            )
-    return messages + almost_numbers(folder.summaries, table)
-
-
-def _same_groups(column: pa.ChunkedArray, label: pa.ChunkedArray) -> bool:
-    """Whether a column has another value for each label, and only one."""
-    known = pc.and_(pc.is_valid(column), pc.is_valid(label))
-    pairs = pa.table({"column": column, "label": label}).filter(known)
-    counts = [pc.count_distinct(pairs[name]).as_py() for name in ("column", "label")]
-    if counts[0] != counts[1] or not 2 <= counts[0] <= pairs.num_rows / 2:
-        return False
-    return bool(pairs.group_by(["column", "label"]).aggregate([]).num_rows == counts[0])
 
 
 def _inspect_x(
@@ -240,6 +210,7 @@ def _add_counts(inspection: Inspection, graph: GraphData, dates: bool) -> None:
             if len(counts) < 2:
                 found = "one class" if counts else "no class"
                 warn(f"the labels contain {found}: training needs at least two classes")
+            inspection.warnings += label_notes(labels)
     few = [
         f"{label} ({size})"
         for label, size in inspection.labels.items()

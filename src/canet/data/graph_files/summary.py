@@ -204,9 +204,13 @@ def find_column(name: str, columns: Iterable[str]) -> str | None:
 
 
 def check_present(
-    required: Iterable[str], available: Iterable[str], path: Path, kind: str = "column"
+    required: Iterable[str],
+    available: Iterable[str],
+    path: Path,
+    kind: str = "column",
+    fix: str = "add it, or pass one of these names",
 ) -> None:
-    """Reject a file without a required column and suggest the most similar column."""
+    """Reject a file without a required column, and suggest the most similar column and a fix."""
     names = list(available)
     known = set(names)
     missing = [name for name in required if name not in known]
@@ -218,7 +222,9 @@ def check_present(
     hint = f"did you mean '{nearest}'? " if nearest else ""
     quoted = listed(f"'{name}'" for name in missing)
     word = kind if len(missing) == 1 else f"{kind}s"
-    raise InputError(f"'{path}' has no {word} {quoted}: {hint}its {kind}s are {listed(names)}")
+    raise InputError(
+        f"'{path}' has no {word} {quoted}: {hint}its {kind}s are {listed(names)}; {fix}"
+    )
 
 
 def almost_numbers(summaries: dict[str, ColumnSummary], table: pa.Table) -> list[str]:

@@ -50,22 +50,29 @@ class TableFile:
         return self.path.suffix.lower() == ".csv"
 
     def read(self, names: Sequence[str], text: Collection[str] = ()) -> pa.Table:
-        """Read the columns `names`; CSV columns that are also in `text` are read as text."""
+        """Read the columns `names`; columns that are also in `text` stay text."""
         with _read_errors(self.path):
-            if self.is_csv:
-                table = self._read_csv(names, text)
-            else:
-                file = pq.ParquetFile(self.path, buffer_size=BUFFER_BYTES, pre_buffer=False)
-                check_memory(8 * file.metadata.num_rows * len(names), f"'{self.path}'")
-                table = file.read(columns=list(names))
+            read = self._read_csv if self.is_csv else self._read_parquet
+            table = read(names, text)
         columns = {name: normalise_type(table[name], name, self.path) for name in names}
-        if self.is_csv:
-            columns |= {
-                name: _clean_text(column, name not in text)
-                for name, column in columns.items()
-                if column.type == pa.string()
-            }
+        for name, column in columns.items():
+            if column.type == pa.string() and self.is_csv:
+                columns[name] = _clean_text(column, name not in text)
+            elif column.type == pa.string() and name not in text:
+                columns[name] = _parse_numbers(column)
         return pa.table(columns)
+
+    def _read_parquet(self, names: Sequence[str], _: Collection[str]) -> pa.Table:
+        """Read columns that fit into memory; each word of a text column is in memory once."""
+        about = pq.read_metadata(self.path)
+        starts = tuple(f"{name}." for name in names)  # an array in a cell has a longer path
+        paths = [f"{about.schema.column(i).path}." for i in range(about.num_columns)]
+        columns = [i for i, path in enumerate(paths) if path.startswith(starts)]
+        groups = map(about.row_group, range(about.num_row_groups))
+        size = sum(group.column(i).total_uncompressed_size for group in groups for i in columns)
+        check_memory(max(size, 8 * about.num_rows * len(names)), f"'{self.path}'")
+        options = {"buffer_size": BUFFER_BYTES, "pre_buffer": False, "read_dictionary": columns}
+        return pq.ParquetFile(self.path, metadata=about, **options).read(columns=[*names])
 
     def _read_csv(self, names: Sequence[str], text: Collection[str]) -> pa.Table:
         try:
@@ -127,6 +134,7 @@ def normalise_type(column: pa.ChunkedArray, name: str, path: Path) -> pa.Chunked
     """Convert a column to one of the six types."""
     try:
         if types.is_dictionary(column.type):
+            check_memory(_text_bytes(column), f"column '{name}' of '{path}'")
             column = column.cast(column.type.value_type)
         kind = column.type
         if types.is_integer(kind):
@@ -152,19 +160,33 @@ def normalise_type(column: pa.ChunkedArray, name: str, path: Path) -> pa.Chunked
     return pc.if_else(pc.equal(text, ""), None, text)
 
 
-def _parse_formatted(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return ISO dates, and numbers such as 1,234 or 7%, as dates and numbers; not other text."""
-    if column.null_count < len(column):
-        is_number = pc.match_substring_regex(column, FORMATTED_NUMBER)
-        has_marks = pc.any(pc.match_substring_regex(column, "[$€£,%]"))
-        if pc.all(is_number).as_py() and has_marks.as_py():
-            return pc.replace_substring_regex(column, "[$€£,%]", "").cast(pa.float64())
-        if pc.all(pc.match_substring_regex(column, ISO_DATE)).as_py():
-            try:
-                return column.cast(TIMESTAMP)
-            except pa.ArrowInvalid:
-                pass  # not a date, such as 2024-31-31
+def _text_bytes(column: pa.ChunkedArray) -> int:
+    """Return the size of the text in a dictionary column, in which each word is stored once."""
+    if not types.is_string(column.type.value_type):
+        return 0
+    lengths = (pc.binary_length(part.dictionary).take(part.indices) for part in column.chunks)
+    return sum(pc.sum(part.cast(pa.int64())).as_py() or 0 for part in lengths)
+
+
+def _parse_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return numbers with marks, such as 1,234 or 7%, as numbers; not other text."""
+    for part in (column[:1000], column):  # most text is no number in its first cells
+        if not pc.all(pc.match_substring_regex(part, FORMATTED_NUMBER)).as_py():
+            return column
+    if pc.any(pc.match_substring_regex(column, "[$€£,%]")).as_py():
+        return pc.replace_substring_regex(column, "[$€£,%]", "").cast(pa.float64())
     return column
+
+
+def _parse_formatted(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return ISO dates, and numbers with marks, as dates and numbers; not other text."""
+    is_date = pc.match_substring_regex(column, ISO_DATE)
+    if column.null_count < len(column) and pc.all(is_date).as_py():
+        try:
+            return column.cast(TIMESTAMP)
+        except pa.ArrowInvalid:
+            pass  # not a date, such as 2024-31-31
+    return _parse_numbers(column)
 
 
 def _clean_text(column: pa.ChunkedArray, can_parse: bool) -> pa.ChunkedArray:
@@ -314,6 +336,12 @@ def _table(source: Any, name: str) -> MemoryTable:
         else:
             table = pa.table(source)
     except (pa.ArrowException, ValueError, TypeError) as error:
+        if mixed := re.search(r"failed for column (.+) with type object", str(error)):
+            column = f"{name}['{mixed[1]}']"
+            raise InputError(
+                f"column '{mixed[1]}' of the table of {name} has values of different types: convert"
+                f" it with {column}.astype(str) or pandas.to_numeric({column}, errors='coerce')"
+            ) from error
         raise InputError(
             f"the table of {name} cannot be read ({first_line(error)}): give each column one type "
             "and one name"

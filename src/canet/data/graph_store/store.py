@@ -15,55 +15,38 @@ time.npy, environment.npy, sample_weight.npy, node_id.npy    further values of e
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+import os
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from canet._version import __version__
 from canet.data.digest import NUM_SUMS, DataDigest
 from canet.data.graph_data import MASKS, GraphData
-from canet.data.graph_files.encoding import Encoding
 from canet.data.graph_files.values import MISSING_CLASS
+from canet.data.graph_store.contents import check_contents
+from canet.data.graph_store.index import INDEX, SPARSE, read_index
 from canet.data.labels import Labels
-from canet.errors import (
-    CanetError,
-    ChecksumError,
-    InputError,
-    MissingFileError,
-    VersionError,
-    unknown_name,
-)
-from canet.util.files import MAX_JSON_BYTES, digest_of, read_regular, sha256
+from canet.errors import CanetError, ChecksumError, InputError, MissingFileError, unknown_name
+from canet.util.files import digest_of, sha256
 from canet.util.memory import check_memory
+from canet.util.schema import checksum_mismatch
 from canet.util.sparse import Csr, from_scipy, to_scipy
 
-INDEX = "index.json"
-FORMAT, VERSION = "canet graph store", 1
-CHECKSUM = "sha256"
-"""Entry of the index: the SHA-256 of the others."""
-SPARSE = ("feature_rowptr", "feature_columns", "feature_values")
-
-
-class StoredArray(NamedTuple):
-    """An array in the index: where its numbers are in the file, and the checksum of the file."""
-
-    dtype: str
-    shape: Sequence[int]
-    offset: int  # of the numbers in the file
-    bytes: int  # of the file
-    sha256: str  # of the file
+_checked: set[object] = set()
+"""Stores that this process has compared with their checksums, with sizes and times of the files."""
 
 
 class GraphStore:
     """A graph on disk, which need not fit into memory.
 
-    Opening a store reads only its index. Arrays are memory-mapped when they are first used: the
-    operating system reads the parts that are used.
+    `GraphStore(path)` reads only the index. Arrays are memory-mapped when they are first used: the
+    operating system reads the parts that are used. `open` and `load`, and every command, first read
+    all files once and compare them with their checksums; `x`, `csr` and `array` do not.
 
     Args:
         path: Folder written by `GraphStoreWriter` or `canet convert`.
@@ -77,6 +60,7 @@ class GraphStore:
         classes: Names of the classes, strings or integers.
         splits: Names of the splits; every name except `train` and `valid` is a test set.
         environments: Names of the environments, strings or integers.
+        encoding: Encoding of table columns as features; None if the features were numbers before.
 
     Raises:
         CanetError: The folder is not a store, a file is missing or incomplete, or the index has
@@ -85,16 +69,12 @@ class GraphStore:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        index = _read_index(self.path)
-        self.num_nodes: int = index["num_nodes"]
-        self.num_edges: int = index["num_edges"]
-        self.num_loops: int = index["num_loops"]
-        self.num_features: int = index["num_features"]
-        self.classes: list[Any] = index["classes"]
-        self.splits: list[str] = index["splits"]
-        self.environments: list[Any] = index["environments"]
-        self._index = index
-        self._arrays = {name: StoredArray(**entry) for name, entry in index["arrays"].items()}
+        self._index = index = read_index(self.path)
+        self.num_nodes, self.num_edges = index.num_nodes, index.num_edges
+        self.num_loops, self.num_features = index.num_loops, index.num_features
+        self.classes, self.splits = index.classes, index.splits
+        self.environments, self.encoding = index.environments, index.encoding
+        self._arrays = index.arrays
         self._maps: dict[str, np.ndarray] = {}
         for name in self._arrays:
             self._check_file(name)
@@ -117,12 +97,6 @@ class GraphStore:
     def size(self) -> int:
         """Number of bytes of all arrays."""
         return sum(stored.bytes for stored in self._arrays.values())
-
-    @cached_property
-    def encoding(self) -> Encoding | None:
-        """Encoding of table columns as features; None if the features were numbers before."""
-        content = self._index["encoding"]
-        return None if content is None else Encoding.from_json(content)
 
     def array(self, name: str) -> np.ndarray:
         """Return an array by name as a memory map; changes to it are not written to the file."""
@@ -192,6 +166,7 @@ class GraphStore:
 
         It has `csr` instead of `edge_index`; `y`, `environment` and `split` are names and codes.
         """
+        self.check()
         data = GraphData(x=self.x, csr=self.csr, store=self)
         data.node_id = self.array("node_id") if "node_id" in self else np.arange(self.num_nodes)
         if "labels" in self:
@@ -214,6 +189,7 @@ class GraphStore:
         `test_mask`.
         """
         self._check_memory()
+        self.check()
         is_sparse = self.x.layout == torch.sparse_csr
         x = from_scipy(to_scipy(self.x)) if is_sparse else self.x.to(torch.float32, copy=True)
         data = GraphData(x=x, num_nodes=self.num_nodes)
@@ -238,45 +214,67 @@ class GraphStore:
             data.encoding = self.encoding
         return data
 
+    def check(self) -> None:
+        """Read all arrays, and raise an error if one has changed or has a number out of range.
+
+        `open` and `load` call this; files that this process has checked are not read again.
+        """
+        files = [self._check_file(name) for name in self._arrays]
+        times = tuple((file.st_size, file.st_mtime_ns) for file in files)
+        key = (self.path.absolute(), self._index.sha256, times)
+        if key not in _checked:
+            for name in self._arrays:
+                self._check_sum(name)
+            check_contents(self._index, self.path)
+            _checked.add(key)
+
     def problems(self) -> list[str]:
         """Read all files, and return a message for each that differs from its checksum."""
-        found = []
-        for name in (None, *self._arrays):
+        found: list[str] = []
+        checks: list[Callable[[], None]] = [self._check_index]
+        checks += [partial(self._check_sum, name) for name in self._arrays]
+        checks += [partial(check_contents, self._index, self.path)]
+        for number, check in enumerate(checks, 1):
+            if found and number == len(checks):
+                break  # the changed file is already named
             try:
-                if name is None:
-                    if _read_index(self.path) != self._index:
-                        raise _mismatch(self.path / INDEX)
-                    continue
-                self._check_file(name)
-                if sha256(self._file(name)) != self._arrays[name].sha256:
-                    raise _mismatch(self._file(name))
+                check()
             except CanetError as error:
                 found.append(str(error))
-            except OSError as error:
-                found.append(f"cannot read '{error.filename}' ({error.strerror})")
         return found
 
     def _file(self, name: str) -> Path:
         return self.path / f"{name}.npy"
 
-    def _check_file(self, name: str) -> None:
+    def _check_index(self) -> None:
+        if read_index(self.path) != self._index:
+            raise checksum_mismatch(self.path / INDEX)
+
+    def _check_sum(self, name: str) -> None:
+        """Reject an array whose file differs from its checksum."""
+        self._check_file(name)
+        try:
+            if sha256(self._file(name)) != self._arrays[name].sha256:
+                raise checksum_mismatch(self._file(name))
+        except OSError as error:
+            raise CanetError(f"cannot read '{error.filename}' ({error.strerror})") from error
+
+    def _check_file(self, name: str) -> os.stat_result:
         """Reject an array whose file is missing or has another size than in the index."""
         path, stored = self._file(name), self._arrays[name]
-        dtype = np.dtype(stored.dtype)
-        content = int(np.prod(stored.shape, dtype=object)) * dtype.itemsize
-        if dtype.hasobject or stored.offset + content != stored.bytes:
-            raise InputError(f"'{self.path / INDEX}' has an invalid entry for '{name}'")
         try:
-            size = path.stat().st_size
+            found = path.stat()
         except FileNotFoundError as error:
             raise MissingFileError(
                 f"'{path}' is missing: restore it from a copy, or write the store again"
             ) from error
-        if size != stored.bytes:
+        numbers = int(np.prod(stored.shape, dtype=object)) * np.dtype(stored.dtype).itemsize
+        if not found.st_size == stored.bytes == stored.offset + numbers:
             raise ChecksumError(
-                f"'{path}' has {size:,} bytes, but had {stored.bytes:,} when it was written: "
-                "restore it from a copy, or write the store again"
+                f"'{path}' has {found.st_size:,} bytes, but had {stored.bytes:,} when it was "
+                "written: restore it from a copy, or write the store again"
             )
+        return found
 
     def _digest(self, names: Sequence[str], *about: Sequence[Any]) -> str:
         """Return a digest of the checksums of arrays, and of `about`."""
@@ -309,50 +307,6 @@ class GraphStore:
         if "weight" in self:
             weight = torch.from_numpy(np.concatenate([self.array("weight"), loops[with_loop]]))
         return torch.from_numpy(edges), weight
-
-
-def is_graph_store(path: Path) -> bool:
-    """Whether a folder looks like a store: it has an index and at least one array."""
-    return (path / INDEX).is_file() and any(path.glob("*.npy"))
-
-
-def pack_index(content: Mapping[str, Any]) -> bytes:
-    """Return the bytes of an index with its checksum; they are the same for the same content."""
-    checksum = digest_of(json.dumps(content).encode())
-    return (json.dumps({**content, CHECKSUM: checksum}, indent=2) + "\n").encode()
-
-
-def _read_index(folder: Path) -> dict[str, Any]:
-    """Return the content of an index without its checksum, which is verified."""
-    path = folder / INDEX
-    try:
-        raw = read_regular(path, MAX_JSON_BYTES)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise MissingFileError(
-            f"'{folder}' is not a graph store, because it has no {INDEX}: pass a folder that "
-            "canet convert or GraphStoreWriter wrote"
-        ) from error
-    try:
-        content = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise _mismatch(path) from error
-    if not isinstance(content, dict) or content.pop(CHECKSUM, None) is None:
-        raise InputError(f"'{path}' is not the index of a graph store: pass another folder")
-    if pack_index(content) != raw:
-        raise _mismatch(path)
-    if (content.get("format"), content.get("version")) != (FORMAT, VERSION):
-        raise VersionError(
-            f"'{folder}' was written by another version of canet and this version, {__version__}, "
-            "cannot read it: use that version, or convert the graph again"
-        )
-    return content
-
-
-def _mismatch(path: Path) -> ChecksumError:
-    return ChecksumError(
-        f"checksum mismatch: '{path}' has changed since it was written; restore it from a copy, or "
-        "write the store again"
-    )
 
 
 def _named(numbers: np.ndarray, names: Sequence[Any]) -> np.ndarray:

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
 import torch
+from filelock import FileLock
 from torch import Tensor
 
 from canet.data.arrays import as_array, as_tensor, check_length, dtype_name
@@ -28,17 +30,24 @@ from canet.data.checks import (
 from canet.data.graph_data import Column, NodeSet
 from canet.data.graph_files.encoding import Encoding
 from canet.data.graph_files.values import SPLITS
+from canet.data.graph_store.index import (
+    FORMAT,
+    HEADER_BYTES,
+    INDEX,
+    SPARSE,
+    VERSION,
+    StoredArray,
+)
 from canet.data.graph_store.sorting import MAX_NODES, EdgeSort, first_of_run
-from canet.data.graph_store.store import FORMAT, INDEX, SPARSE, VERSION, StoredArray, pack_index
 from canet.data.labels import check_labels
 from canet.errors import InputError, listed
 from canet.util.files import sha256, temporary_folder, write_errors
+from canet.util.locks import LOCK, remove_abandoned_folders
+from canet.util.schema import pack_json
 
 MIN_MEMORY = 2**12
 BYTES_PER_FEATURE = 16
 """Memory of one feature while a piece is checked: the number and its copies."""
-HEADER_BYTES = 128
-"""Length of the header of a `.npy` file; it is written last, when the shape is known."""
 
 
 class ArrayFile:
@@ -53,7 +62,10 @@ class ArrayFile:
         self._file.flush()  # a full disk is an error here
 
     def finish(self, shape: tuple[int, ...]) -> StoredArray:
-        """Write the header (version 1.0), close the file, and return its entry in the index."""
+        """Write the header (version 1.0), close the file, and return its entry in the index.
+
+        The header comes last, because the shape is not known before.
+        """
         start = b"\x93NUMPY\x01\x00" + (HEADER_BYTES - 10).to_bytes(2, "little")
         text = repr({"descr": self.dtype.str, "fortran_order": False, "shape": shape}).encode()
         self._file.seek(0)
@@ -62,7 +74,7 @@ class ArrayFile:
         os.fsync(self._file.fileno())
         self._file.close()
         size = self._path.stat().st_size
-        return StoredArray(self.dtype.str, shape, HEADER_BYTES, size, sha256(self._path))
+        return StoredArray(self.dtype.str, [*shape], HEADER_BYTES, size, sha256(self._path))
 
 
 class GraphStoreWriter:
@@ -104,7 +116,10 @@ class GraphStoreWriter:
 
     def __enter__(self) -> GraphStoreWriter:
         with write_errors(self.path):
+            remove_abandoned_folders(self.path)
             self._folder = temporary_folder(self.path)
+            self._lock = FileLock(self._folder / LOCK)
+            self._lock.acquire()
         self._open_files = ExitStack()
         self._edges = EdgeSort(self._folder, self.num_nodes, self.memory)
         self._is_open = True
@@ -122,6 +137,7 @@ class GraphStoreWriter:
                     self._finish()
         finally:
             self._is_open = False
+            self._lock.release()
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def add_edges(self, source: Column, target: Column, weight: Column | None = None) -> None:
@@ -340,13 +356,23 @@ class GraphStoreWriter:
             "num_features": self._num_features,
             **self._names,
             "encoding": None if self._encoding is None else self._encoding.to_json(),
-            "arrays": {name: array._asdict() for name, array in sorted(self._arrays.items())},
+            "arrays": {name: asdict(array) for name, array in sorted(self._arrays.items())},
         }
         with (self._folder / INDEX).open("wb") as written:
-            written.write(pack_index(index))
+            written.write(pack_json(index))
             written.flush()
             os.fsync(written.fileno())
-        self._folder.rename(self.path)
+        self._lock.release()
+        (self._folder / LOCK).unlink(missing_ok=True)
+        try:
+            self._folder.rename(self.path)
+        except OSError as error:
+            if not self.path.exists():
+                raise
+            raise InputError(
+                f"'{self.path}' was created by another process while this store was written: "
+                "choose a new folder, or delete this one"
+            ) from error
 
     def _save_edges(self) -> tuple[int, int]:
         """Sort the edges, write them, and return the numbers of edges and self-loops."""

@@ -1,0 +1,71 @@
+"""A saved model with valid checksums and wrong content works or gives a `CanetError`."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import canet
+from canet.errors import CanetError
+from tests.support.lies import LIES, Sealed
+
+Tables = tuple[pa.Table, pa.Table]
+
+
+def tables(seed: int) -> Tables:
+    """60 nodes of three classes with five columns, and their edges."""
+    random = np.random.default_rng(seed)
+    kind = np.arange(60) % 3
+    columns = {name: random.normal(size=60) + kind * (i == 0) for i, name in enumerate("abcde")}
+    nodes = pa.table(
+        {"id": np.arange(60), **columns, "kind": np.array(["ant", "bee", "cat"])[kind]}
+    )
+    ends = random.integers(0, 60, (2, 240))
+    return nodes, pa.table({"source": ends[0], "target": ends[1]})
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sealed") / "model"
+    model = canet.NodeClassifier("erm", epochs=2, hidden=4, undirected=True, device="cpu")
+    model.fit(tables(0), label="kind").save(folder)
+    return folder
+
+
+def use(folder: Path, again: Path) -> None:
+    """Do with a model what users do."""
+    model = canet.load(folder, device="cpu")
+    new = tables(1)
+    model.predict(new)
+    model.predict_proba(new, calibrated=True)
+    model.novelty_score(new)
+    found = canet.diagnose(model, tables(0), new, repeats=1)
+    for show in (str(found), found.page(), found.to_json(), repr(model), str(model.encoding_)):
+        assert show
+    model.leaderboard()
+    model.save(again)
+
+
+def test_the_model_itself_works(saved: Path, tmp_path: Path) -> None:
+    Sealed(saved).write(tmp_path / "model")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        use(tmp_path / "model", tmp_path / "again")
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_model_that_lies_gives_a_canet_error_or_works(
+    name: str, saved: Path, tmp_path: Path
+) -> None:
+    model = Sealed(saved)
+    LIES[name](model)
+    model.write(tmp_path / "model")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with suppress(CanetError):
+            use(tmp_path / "model", tmp_path / "again")
