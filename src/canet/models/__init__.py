@@ -1,4 +1,4 @@
-"""Models that learn from a task and read a graph: networks, averages of models, and `auto`."""
+"""Models that learn from a task and read a graph: networks, linear models, trees, and `auto`."""
 
 from __future__ import annotations
 
@@ -71,9 +71,11 @@ __all__ = [
     "Fitted",
     "FittedNetwork",
     "Learner",
+    "Linear",
     "MethodClass",
     "Network",
     "Options",
+    "Trees",
     "all_methods",
     "describe_method",
     "get_backbone_name",

@@ -60,6 +60,7 @@ class FittedTrees(Fitted):
     """
 
     kind = "trees"
+    sizes: tuple[int, int]
 
     def __init__(
         self,
