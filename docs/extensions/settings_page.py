@@ -32,6 +32,8 @@ def section(method: MethodClass, common: dict[str, dict[str, Any]]) -> str:
     needs = "; needs environment labels" if method.needs_environments else ""
     summary = method.summary[0].upper() + method.summary[1:] + needs
     text = f"## {method.label}: `{method.name}`\n\n{summary}. {method.paper}.\n\n"
+    if not issubclass(method.settings_type, Settings):
+        text += "It is no network: of the settings of all methods, it has only `scaling`.\n\n"
     return text + (table(own) if own else "This method has no settings of its own.\n")
 
 
