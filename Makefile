@@ -47,7 +47,7 @@ clean:
 	rm -rf $(VENV) $(LOWEST) site .cache .pytest_cache .mypy_cache .ruff_cache
 
 # Compile all packages in parallel once. They then start fast, even if PYTHONDONTWRITEBYTECODE is set.
-COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/tests/|/torch/testing/_internal/' $(VENV)/lib
+COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/tests/|/torch/testing/_internal/' $(VENV)/lib src
 
 # Install torch first: the requirements of the other packages then keep this version.
 $(READY): pyproject.toml

@@ -32,6 +32,7 @@ def test_labels_and_features_are_correlated_with_the_edges() -> None:
     assert (between > 0.5).all()
 
 
+@pytest.mark.slow
 def test_a_small_graph_is_converted_trained_and_predicted(tmp_path: Path) -> None:
     found = measure_in_process("cpu", 20_000, 1, str(tmp_path))
     assert (found["nodes"], found["seeds"]) == (20_000, 2_000)

@@ -62,7 +62,9 @@ def test_markup_in_names_is_text() -> None:
     assert "&lt;img src=x" in page
 
 
-@pytest.mark.parametrize(("width", "dark"), [(390, False), (1200, True)])
+@pytest.mark.parametrize(
+    ("width", "dark"), [pytest.param(390, False, marks=pytest.mark.slow), (1200, True)]
+)
 def test_the_page_does_not_overflow_and_its_colours_follow_the_system(
     complete: Diagnosis, tmp_path: Path, width: int, dark: bool
 ) -> None:

@@ -317,7 +317,7 @@ for folder in sys.argv[2:]:
 
 def test_saved_models_predict_the_same_bits_in_a_new_process(tmp_path: Path) -> None:
     new, expected = small_user_graph(41, seed=3), {}
-    pairs = [(method, "gcn") for method in canet.METHODS]
+    pairs = [(method, "gcn") for method in ("erm", "dann", "eerm")]
     for method, backbone in [*pairs, *(("canet", backbone) for backbone in canet.BACKBONES)]:
         model = fitted(method=method, backbone=backbone, epochs=3)
         folder = tmp_path / f"{method}-{backbone}"

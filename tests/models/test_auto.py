@@ -293,6 +293,7 @@ numpy.save(sys.argv[2], canet.load(sys.argv[1]).predict_proba(small_user_graph()
 """
 
 
+@pytest.mark.slow
 def test_a_saved_ensemble_predicts_the_same_bits_in_another_process(
     few_models: None, tmp_path: Path
 ) -> None:

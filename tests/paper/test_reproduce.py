@@ -36,6 +36,10 @@ reproduce(EXPERIMENTS, "elliptic", Path(sys.argv[1]), scope, device="cpu", quiet
 """
 
 
+FAST = ("table1", "table2", "ablation", "elliptic", "protocols", "diagnosis")
+"""Experiments whose trial takes a few seconds."""
+
+
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> None:
     """Use the embedded task instead of data files, and two epochs."""
@@ -62,7 +66,10 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in files}
 
 
-@pytest.mark.parametrize("what", KNOWN)
+@pytest.mark.parametrize(
+    "what",
+    [pytest.param(what, marks=() if what in FAST else pytest.mark.slow) for what in KNOWN],
+)
 def test_each_experiment_writes_tables_and_prints_the_headline(
     what: str, made_up: list[RunConfig], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,7 +80,7 @@ def test_a_legend_highlights_one_method_and_charts_show_scores(page: str, tmp_pa
     assert left == ""
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_colours_follow_the_system_until_the_button_changes_them(
     dark: bool, page: str, tmp_path: Path
 ) -> None:

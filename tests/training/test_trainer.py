@@ -341,7 +341,16 @@ def test_folder_of_a_run_on_other_data_is_rejected(tmp_path: Path) -> None:
         make(other, epochs=2).load(RunFolder(tmp_path / "finished"))
 
 
-@pytest.mark.parametrize(("name", "killed_at"), [("erm", 2), *((name, 9) for name in METHODS)])
+@pytest.mark.parametrize(
+    ("name", "killed_at"),
+    [
+        ("erm", 2),
+        *(
+            pytest.param(name, 9, marks=() if name in ("canet", "dann") else pytest.mark.slow)
+            for name in METHODS
+        ),
+    ],
+)
 def test_resumed_run_ends_in_the_same_bits(name: str, killed_at: int, tmp_path: Path) -> None:
     of = make(name=name)
     whole = of.run(folder=tmp_path / "whole")
