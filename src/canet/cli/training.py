@@ -165,8 +165,8 @@ def _show_scores(summary: dict[str, Any]) -> None:
     shift += "" if generator == GENERATORS[0] else f", {generator}"
     title = (
         f"{summary['task']} ({shift}, data seed {summary['data_seed']}, {summary['features']} "
-        f"features), {summary['method']}-{summary['backbone']}"
+        f"features), {'-'.join(dict.fromkeys([summary['method'], summary['backbone']]))}"
     )
-    rule = f"{summary['selection']} of {len(summary['seeds'])} run(s)"
-    column = f"{METRICS[summary['metric']].label} %, {rule}"
+    rule = "" if summary["selection"] == "none" else f"{summary['selection']} of "
+    column = f"{METRICS[summary['metric']].label} %, {rule}{len(summary['seeds'])} run(s)"
     print_table(title, ["split", column], summary_rows(summary))
