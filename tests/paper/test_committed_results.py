@@ -51,8 +51,8 @@ def values(table: Table) -> tuple[list[str], list[list[object]]]:
 @pytest.mark.parametrize(
     "name",
     [
-        "reproduction",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in [*EXPERIMENTS_OF][1:]),
+        pytest.param(name, marks=() if name == "backbones" else pytest.mark.slow)
+        for name in EXPERIMENTS_OF
     ],
 )
 def test_an_archive_contains_exactly_the_runs_of_the_committed_tables(
