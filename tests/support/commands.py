@@ -76,7 +76,7 @@ def call(folder: Path, *arguments: object) -> Answer:
 def call_in_new_process(folder: Path, *arguments: object, **environment: str) -> Answer:
     """Run `canet ARGUMENTS` within a folder, in a process of its own."""
     code = "from canet.cli import main; main()"
-    if "synthetic" in arguments:
+    if {"synthetic", "evaluate"} & {*map(str, arguments)}:
         few = f"from canet.data.benchmarks import synthetic; synthetic.NUM_USERS = {NUM_USERS}"
         code = f"{few}; {code}"
     done = subprocess.run(
