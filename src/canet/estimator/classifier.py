@@ -53,7 +53,7 @@ from canet.util.seeds import checked_seed
 if TYPE_CHECKING:
     from canet.data.graph_files.encoding import Encoding
 
-MIN_NODES_FOR_THREADS = 20_000
+MIN_NODES_FOR_THREADS = 5_000
 PATIENCE = 100
 """Default number of epochs without a better validation score after which training stops."""
 
@@ -84,7 +84,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         checkpoints: Folder for unfinished training: if `fit` is interrupted, the next call with the
             same folder continues. Delete it after saving the model.
         threads: CPU threads; the last bits of a model depend on them. None: one for fewer than
-            20,000 nodes, where more threads help little and cost much on a busy machine, and with
+            5,000 nodes, where more threads help little and cost much on a busy machine, and with
             `n_jobs`; otherwise those of torch.
         device: `auto` (a GPU if there is one), or a device of torch, such as `cpu` or `cuda:1`.
         random_state: Seed of training and of a random validation set.
