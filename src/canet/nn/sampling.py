@@ -94,13 +94,15 @@ def relabel(
     position[nodes] = number_from(n)
     others = torch.cat([nodes[:0], *read])
     others = others[position[others] < 0]
-    number = number_from(others.numel())
-    if position.device.type == "cpu":  # one after the other, so that the last occurrence counts
-        position.numpy()[others.numpy()] = number.numpy()
+    if ascending:
+        others = others.unique()
     else:
-        position.scatter_reduce_(0, others, number, "amax")
-    others = others[position[others] == number]
-    others = others.sort().values if ascending else others
+        number = number_from(others.numel())
+        if position.device.type == "cpu":  # in their order, so that the last occurrence counts
+            position.numpy()[others.numpy()] = number.numpy()
+        else:
+            position.scatter_reduce_(0, others, number, "amax")
+        others = others[position[others] == number]
     position[others] = number_from(n, n + others.numel())
     sources = torch.cat([nodes, others])
     columns = [position[ids] for ids in read]
