@@ -12,9 +12,9 @@ import pytest
 
 import canet
 from canet.data.graph_store import contents
+from canet.data.graph_store.contents import check_array
 from canet.data.graph_store.index import INDEX
 from canet.errors import CanetError, InputError
-from canet.util.files import sha256
 from tests.support.commands import QUICK, call
 from tests.support.forged import lying_indexes, rewrite_array, rewrite_index
 from tests.support.stores import NUM_NODES, write_store
@@ -157,8 +157,8 @@ def test_a_number_that_points_outside_is_an_error(
 def test_a_store_is_read_once_in_a_process(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     monkeypatch.setattr(
-        "canet.data.graph_store.store.sha256",
-        lambda path: read.append(path.name) or sha256(path),
+        "canet.data.graph_store.store.check_array",
+        lambda index, folder, name: read.append(f"{name}.npy") or check_array(index, folder, name),
     )
     canet.GraphStore(place / "store").open()
     assert len(read) == len(set(read)) == len(list((place / "store").glob("*.npy")))

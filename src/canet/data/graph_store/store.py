@@ -28,11 +28,11 @@ from torch import Tensor
 from canet.data.digest import NUM_SUMS, DataDigest
 from canet.data.graph_data import MASKS, GraphData
 from canet.data.graph_files.values import MISSING_CLASS
-from canet.data.graph_store.contents import check_contents
+from canet.data.graph_store.contents import check_array
 from canet.data.graph_store.index import INDEX, SPARSE, read_index
 from canet.data.labels import Labels
 from canet.errors import CanetError, ChecksumError, InputError, MissingFileError, unknown_name
-from canet.util.files import digest_of, sha256
+from canet.util.files import digest_of
 from canet.util.memory import check_memory
 from canet.util.schema import checksum_mismatch
 from canet.util.sparse import Csr, from_scipy, to_scipy
@@ -224,19 +224,14 @@ class GraphStore:
         key = (self.path.absolute(), self._index.sha256, times)
         if key not in _checked:
             for name in self._arrays:
-                self._check_sum(name)
-            check_contents(self._index, self.path)
+                self._check_array(name)
             _checked.add(key)
 
     def problems(self) -> list[str]:
         """Read all files, and return a message for each that differs from its checksum."""
         found: list[str] = []
         checks: list[Callable[[], None]] = [self._check_index]
-        checks += [partial(self._check_sum, name) for name in self._arrays]
-        checks += [partial(check_contents, self._index, self.path)]
-        for number, check in enumerate(checks, 1):
-            if found and number == len(checks):
-                break  # the changed file is already named
+        for check in checks + [partial(self._check_array, name) for name in self._arrays]:
             try:
                 check()
             except CanetError as error:
@@ -250,12 +245,11 @@ class GraphStore:
         if read_index(self.path) != self._index:
             raise checksum_mismatch(self.path / INDEX)
 
-    def _check_sum(self, name: str) -> None:
-        """Reject an array whose file differs from its checksum."""
+    def _check_array(self, name: str) -> None:
+        """Read an array, and reject it if it has changed or has a number out of range."""
         self._check_file(name)
         try:
-            if sha256(self._file(name)) != self._arrays[name].sha256:
-                raise checksum_mismatch(self._file(name))
+            check_array(self._index, self.path, name)
         except OSError as error:
             raise CanetError(f"cannot read '{error.filename}' ({error.strerror})") from error
 
