@@ -20,7 +20,6 @@ from canet.nn import (
     EnvironmentEstimator,
     Graph,
     Operator,
-    SparseMatrix,
     sparse_matrix,
 )
 from canet.nn import environment as environment_module
@@ -38,6 +37,7 @@ from canet.nn.operations.attention import fused_attend
 from canet.nn.operations.products import product
 from canet.nn.sparse_matrix import Pattern
 from tests.support.networks import attend_each, operator_matrix
+from tests.support.sparse import from_entries
 
 pytestmark = pytest.mark.skipif(not fused.HAS_TRITON, reason="no Triton")
 INTERPRETED = not torch.cuda.is_available()
@@ -145,7 +145,7 @@ def test_ordered_product_and_its_gradient_are_those_of_a_dense_one(
     col = torch.randint(0, 29, (3 * num_rows,), generator=random)
     row[: num_rows + 500], col[num_rows + 500 :: 2] = 7, 3
     value = torch.rand(len(row), generator=random, dtype=torch.double)
-    exact = SparseMatrix.from_coo(row, col, value, (num_rows, 30)).to(DEVICE)
+    exact = from_entries(row, col, value, (num_rows, 30)).to(DEVICE)
     matrix = exact.to(DEVICE, dtype)
     z, direction = random_doubles((30, width), (num_rows, width))
     ours = z.to(dtype).requires_grad_()
@@ -168,7 +168,7 @@ def test_a_base_is_added_to_the_first_rows_of_an_ordered_product(base_rows: int)
     row, col = torch.randint(0, 300, (2, 2000), generator=random)
     row[:700] = 7
     value = torch.rand(len(row), generator=random, dtype=torch.double)
-    matrix = SparseMatrix.from_coo(row, col, value, (300, 300)).to(DEVICE)
+    matrix = from_entries(row, col, value, (300, 300)).to(DEVICE)
     assert matrix.pattern.segments.num_slots > 0
     z, base = random_doubles((300, 5), (base_rows, 5))
     ours = product(matrix, z, base)
@@ -179,7 +179,7 @@ def test_a_base_is_added_to_the_first_rows_of_an_ordered_product(base_rows: int)
 
 def test_ordered_product_of_a_matrix_without_entries_is_zero() -> None:
     nothing = torch.empty(0, dtype=torch.long)
-    matrix = SparseMatrix.from_coo(nothing, nothing, torch.empty(0), (5, 4)).to(DEVICE)
+    matrix = from_entries(nothing, nothing, torch.empty(0), (5, 4)).to(DEVICE)
     assert multiply(matrix, torch.ones(4, 3, device=DEVICE)).eq(0).all()
 
 

@@ -9,7 +9,7 @@ from torch.autograd import gradcheck
 
 from canet.nn import Operator
 from canet.nn.backbones.gat import NEGATIVE_SLOPE
-from canet.nn.operations.attention import attention_weights, composed_attention
+from canet.nn.operations.attention import attention_weights, mix_attention
 from canet.nn.operations.mixtures import mix_branches
 from canet.nn.sparse_matrix import Pattern
 from tests.support.networks import EDGES, NUM_NODES, attend_each, operator_matrix
@@ -130,16 +130,16 @@ def test_mixed_attention_and_its_gradients_are_those_of_attending_and_mixing() -
     inputs = [torch.randn(size, requires_grad=True) for size in sizes]
 
     def composed(z: Tensor, dst: Tensor, src: Tensor, weight: Tensor, e: Tensor) -> Tensor:
-        return mix_branches(attend_each(pattern, z, dst, src), weight, e) + z[:readers]
+        return (mix_branches(attend_each(pattern, z, dst, src), weight, e) + z[:readers]).relu()
 
     target = torch.randn(readers, H)
-    mixed, expected = composed_attention(pattern, *inputs, NEGATIVE_SLOPE), composed(*inputs)
+    mixed, expected = mix_attention(pattern, *inputs, NEGATIVE_SLOPE), composed(*inputs)
     torch.testing.assert_close(mixed, expected)
     pairs = zip(
         *(torch.autograd.grad(out, inputs, target) for out in (mixed, expected)), strict=True
     )
     for ours, oracle in pairs:
         torch.testing.assert_close(ours, oracle)
-    assert gradcheck(lambda *tensors: composed_attention(pattern, *tensors, NEGATIVE_SLOPE), inputs)
+    assert gradcheck(lambda *tensors: mix_attention(pattern, *tensors, NEGATIVE_SLOPE), inputs)
     with torch.no_grad():
-        assert composed_attention(pattern, *inputs, NEGATIVE_SLOPE).equal(mixed)
+        assert mix_attention(pattern, *inputs, NEGATIVE_SLOPE).equal(mixed)

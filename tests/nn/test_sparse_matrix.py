@@ -7,6 +7,7 @@ from torch.autograd import gradcheck
 
 from canet.nn import SparseMatrix, sparse_matrix
 from canet.nn.operations import multiply
+from tests.support.sparse import from_entries
 
 # Row 1 and columns 1 and 4 are empty; (0, 2) occurs twice; entries are in random order.
 ROW = torch.tensor([3, 0, 2, 0, 0, 3, 2])
@@ -16,11 +17,11 @@ NONE = torch.empty(0, dtype=torch.long)
 
 
 def sample() -> SparseMatrix:
-    return SparseMatrix.from_coo(ROW, COL, torch.randn(len(ROW)), SHAPE)
+    return from_entries(ROW, COL, torch.randn(len(ROW)), SHAPE)
 
 
 def without_entries() -> SparseMatrix:
-    return SparseMatrix.from_coo(NONE, NONE, torch.empty(0), SHAPE)
+    return from_entries(NONE, NONE, torch.empty(0), SHAPE)
 
 
 def dense(matrix: SparseMatrix, value: Tensor | None = None) -> Tensor:
@@ -43,7 +44,7 @@ def test_entries_in_any_order_land_in_their_places_and_duplicates_add_up() -> No
     expected = torch.zeros(SHAPE)
     for row, col, number in zip(ROW, COL, value, strict=True):
         expected[row, col] += number
-    matrix = SparseMatrix.from_coo(ROW, COL, value, SHAPE)
+    matrix = from_entries(ROW, COL, value, SHAPE)
     assert matrix.shape == SHAPE
     assert matrix.pattern.nnz == len(ROW)
     torch.testing.assert_close(dense(matrix), expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Protocol
 
@@ -109,6 +110,12 @@ class Branches(nn.Module):
     def setup(self) -> None:
         """Create the parameters, and set `operators` and `gather_operator`."""
         raise NotImplementedError
+
+    def new_maps(self, width: int) -> nn.Parameter:
+        """Return random weights of K linear maps, $[K, I, H]$ for inputs of size I (`width`)."""
+        bound = 1 / math.sqrt(self.hidden)
+        weight = torch.empty(self.num_branches, width, self.hidden)
+        return nn.Parameter(weight.uniform_(-bound, bound))
 
     def projection(self) -> Tensor | None:
         """Projection matrix $[H, c]$ for `LayerInput.projected`; None if there is none."""

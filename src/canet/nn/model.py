@@ -244,10 +244,17 @@ class PlainModel(GraphModel):
     """A model without environments. A forward pass is `project`, then `propagate`.
 
     Methods use `propagate` (with `mix`) and `average` to compute more than predictions. Subclasses
-    define `next_states` and `last_prediction`, and `enter` if something precedes the first layer.
+    define `operator`, `next_states`, `last_prediction`, and `enter` if something precedes the first
+    layer.
     """
 
     has_residual_links: ClassVar[bool] = True
+    operator: Operator
+    """The operator of all layers, if they have only one."""
+
+    @property
+    def operators(self) -> tuple[Operator, ...]:
+        return (self.operator,)
 
     def forward_blocks(self, x: Features, blocks: Sequence[Block]) -> Prediction:
         return self.propagate(self.project(x), blocks)
@@ -285,4 +292,5 @@ class PlainModel(GraphModel):
 
         The weights are those of the layers, without learned attention.
         """
-        raise NotImplementedError
+        matrix = block.matrices[self.operator]
+        return multiply(matrix, z) / multiply(matrix, torch.ones_like(z[:, :1]))

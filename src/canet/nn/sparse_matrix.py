@@ -156,14 +156,6 @@ class SparseMatrix:
         self.shape = pattern.shape
 
     @classmethod
-    def from_coo(
-        cls, row: Tensor, col: Tensor, value: Tensor, shape: tuple[int, int]
-    ) -> SparseMatrix:
-        """Build from entries in any order. Duplicate entries are kept and add up in products."""
-        order = torch.argsort(row * shape[1] + col, stable=True)
-        return cls(Pattern(_row_pointer(row, shape[0]), col[order], shape[1]), value[order])
-
-    @classmethod
     def from_torch(cls, matrix: Tensor) -> SparseMatrix:
         """Build from a torch sparse CSR tensor."""
         pattern = Pattern(matrix.crow_indices(), matrix.col_indices(), matrix.shape[1])
@@ -201,8 +193,3 @@ class SparseMatrix:
         rowptr, col = self.pattern.rowptr.to(device), self.pattern.col.to(device)
         value = self.value.to(device, dtype or self.value.dtype)
         return SparseMatrix(Pattern(rowptr, col, self.shape[1]), value)
-
-
-def _row_pointer(row: Tensor, num_rows: int) -> Tensor:
-    count = torch.bincount(row, minlength=num_rows)
-    return torch.cat([count.new_zeros(1), count.cumsum(0)])

@@ -54,10 +54,6 @@ class Decoupled(PlainModel):
         self.inner = nn.Linear(self.hidden, self.hidden)
 
     @property
-    def operators(self) -> tuple[Operator, ...]:
-        return (self.operator,)
-
-    @property
     def num_norms(self) -> int:
         return 2
 
@@ -90,10 +86,6 @@ class Decoupled(PlainModel):
         z = mix(self.drop(self.normalise(z, 0)))
         z = mix(self.normalise(F.relu(self.inner(z) + z), 1))
         return Prediction(self.phi_out(self.drop(z)), z)
-
-    def average(self, z: Tensor, block: Block) -> Tensor:
-        matrix = block.matrices[self.operator]
-        return multiply(matrix, z) / multiply(matrix, torch.ones_like(z[:, :1]))
 
 
 BACKBONE = Backbone(

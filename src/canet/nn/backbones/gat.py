@@ -33,15 +33,11 @@ class AttentionBranches(Branches):
     def setup(self) -> None:
         self.operator = Operator("attention", self.direction)
         self.operators = (self.operator,)
-        bound = 1 / math.sqrt(self.hidden)
-        self.weight = nn.Parameter(torch.empty(self.num_branches, self.hidden, self.hidden))
-        nn.init.uniform_(self.weight, -bound, bound)
+        self.weight = self.new_maps(self.hidden)
         bound = math.sqrt(2) * math.sqrt(6 / (2 * self.hidden + self.num_branches))
-        self.attention_dst = nn.Parameter(
-            torch.empty(self.num_branches, self.hidden).uniform_(-bound, bound)
-        )
-        self.attention_src = nn.Parameter(
-            torch.empty(self.num_branches, self.hidden).uniform_(-bound, bound)
+        self.attention_dst, self.attention_src = (
+            nn.Parameter(torch.empty(self.num_branches, self.hidden).uniform_(-bound, bound))
+            for _ in range(2)
         )
 
     def projection(self) -> Tensor:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -31,9 +28,7 @@ class ConvolutionBranches(Branches):
     def setup(self) -> None:
         self.gather_operator = Operator(self.kind(), self.direction)
         self.operators = (self.gather_operator,)
-        bound = 1 / math.sqrt(self.hidden)
-        self.weight = nn.Parameter(torch.empty(self.num_branches, 2 * self.hidden, self.hidden))
-        nn.init.uniform_(self.weight, -bound, bound)
+        self.weight = self.new_maps(2 * self.hidden)
 
     def kind(self) -> Kind:
         """Normalisation of the sum over neighbours."""
@@ -69,10 +64,6 @@ class GCN(PlainModel):
             nn.init.zeros_(linear.bias)
 
     @property
-    def operators(self) -> tuple[Operator, ...]:
-        return (self.operator,)
-
-    @property
     def num_norms(self) -> int:
         return max(1, self.num_layers - 1)
 
@@ -91,10 +82,6 @@ class GCN(PlainModel):
     def last_prediction(self, states: Tensor, mix: Exchange = lambda z: z) -> Prediction:
         z = mix(states)
         return Prediction(self.phi_out(z), z)
-
-    def average(self, z: Tensor, block: Block) -> Tensor:
-        matrix = block.matrices[self.operator]
-        return multiply(matrix, z) / multiply(matrix, torch.ones_like(z[:, :1]))
 
     def aggregate(self, layer: int, z: Tensor, block: Block) -> Tensor:
         """Return a layer's weighted sum of z $[n_{src}, H]$ over neighbours: $[n_{dst}, H]$.

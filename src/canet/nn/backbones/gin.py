@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -28,11 +26,8 @@ class IsomorphismBranches(Branches):
     def setup(self) -> None:
         self.gather_operator = Operator("sum", self.direction)
         self.operators = (self.gather_operator,)
-        bound = 1 / math.sqrt(self.hidden)
-        self.first = nn.Parameter(torch.empty(self.num_branches, self.hidden, self.hidden))
-        self.second = nn.Parameter(torch.empty(self.num_branches, self.hidden, self.hidden))
-        for weight in (self.first, self.second):
-            nn.init.uniform_(weight, -bound, bound)
+        self.first = self.new_maps(self.hidden)
+        self.second = self.new_maps(self.hidden)
         self.first_bias = nn.Parameter(torch.zeros(self.num_branches, self.hidden))
         self.second_bias = nn.Parameter(torch.zeros(self.num_branches, self.hidden))
         self.epsilon = nn.Parameter(torch.zeros(self.num_branches))

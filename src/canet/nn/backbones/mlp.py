@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from canet.nn.backbones.backbone import Backbone
 from canet.nn.blocks import Operator
@@ -25,9 +22,7 @@ class LinearBranches(Branches):
     operators: tuple[Operator, ...] = ()
 
     def setup(self) -> None:
-        bound = 1 / math.sqrt(self.hidden)
-        self.weight = nn.Parameter(torch.empty(self.num_branches, self.hidden, self.hidden))
-        nn.init.uniform_(self.weight, -bound, bound)
+        self.weight = self.new_maps(self.hidden)
 
     def forward(self, states: LayerInput, e: Tensor) -> Tensor:
         return mix_shared(states.own, self.weight, e, states.own)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -40,9 +38,7 @@ class TransformerBranches(Branches):
             )
         self.gather_operator = Operator("symmetric", self.direction)
         self.operators = (self.gather_operator, Operator("graph"))
-        bound = 1 / math.sqrt(self.hidden)
-        self.weight = nn.Parameter(torch.empty(self.num_branches, 2 * self.hidden, self.hidden))
-        nn.init.uniform_(self.weight, -bound, bound)
+        self.weight = self.new_maps(2 * self.hidden)
         self.query = nn.Linear(self.hidden, self.hidden)
         self.key = nn.Linear(self.hidden, self.hidden)
 

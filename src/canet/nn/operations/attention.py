@@ -62,8 +62,18 @@ def mix_attention(
     if log_weight is None and can_fuse_attention(z):
         attended, own = fused_attend(neighbourhood, z, score_dst, score_src, slope)
         return mix_each(attended, weight, e, own)
-    inputs = z, score_dst, score_src, weight, e, slope, log_weight
-    return F.relu(composed_attention(neighbourhood, *inputs))
+    mixed: Tensor = _MixedAttention.apply(
+        z,
+        score_dst,
+        score_src,
+        weight,
+        e,
+        neighbourhood,
+        slope,
+        log_weight,
+        torch.is_grad_enabled(),
+    )
+    return F.relu(mixed)
 
 
 def fused_attend(
@@ -78,24 +88,6 @@ def fused_attend(
         z, score_dst, score_src, neighbourhood, slope
     )
     return both
-
-
-def composed_attention(
-    neighbourhood: Pattern,
-    z: Tensor,
-    score_dst: Tensor,
-    score_src: Tensor,
-    weight: Tensor,
-    e: Tensor,
-    slope: float,
-    log_weight: Tensor | None = None,
-) -> Tensor:
-    """`attend` for each branch, `mix_branches` and the residual connection, with reused buffers."""
-    keep = torch.is_grad_enabled()
-    mixed: Tensor = _MixedAttention.apply(
-        z, score_dst, score_src, weight, e, neighbourhood, slope, log_weight, keep
-    )
-    return mixed
 
 
 def attention_weights(
@@ -141,8 +133,9 @@ class _AttentionWeights(torch.autograd.Function):
 
 
 class _MixedAttention(torch.autograd.Function):
-    """Saves the attention weights and weighted sums of each branch, but not the mapped sums.
+    """`attend` for each branch, `mix_branches` and the residual connection, with reused buffers.
 
+    Saves the attention weights and weighted sums of each branch, but not the mapped sums.
     In the backward pass, the gradient of z starts with that of the residual connection. The
     branches add theirs, and share two buffers.
     """
