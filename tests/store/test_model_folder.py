@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
+from canet.data.graph_files.encoding import Encoding
 from canet.errors import CanetError, ChecksumError, MissingFileError, VersionError
 from canet.methods.base import Findings
 from canet.store.checksums import CONTENT
@@ -43,7 +44,7 @@ def visible(folder: Path) -> list[str]:
     "changes",
     [
         {"classes": [False, True], "findings": Findings(3, [1], [0.5])},
-        {"classes": [0, 1, 5], "environments_seen": ["a", "b"], "encoding": {"columns": []}},
+        {"classes": [0, 1, 5], "environments_seen": ["a", "b"], "encoding": Encoding(())},
     ],
 )
 def test_a_model_is_read_back_without_changes(changes: dict[str, Any], tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from canet.data.graph_data import Column, GraphLike, NodeSet
+from canet.data.graph_files.encoding import Encoding
 from canet.data.metrics import METRICS
 from canet.data.task import ShiftTask
 from canet.defaults import changed
@@ -49,9 +50,6 @@ from canet.util.devices import pick_device
 from canet.util.jobs import open_pool
 from canet.util.progress import Display, fit_display
 from canet.util.seeds import checked_seed
-
-if TYPE_CHECKING:
-    from canet.data.graph_files.encoding import Encoding
 
 MIN_NODES_FOR_THREADS = 5_000
 PATIENCE = 100

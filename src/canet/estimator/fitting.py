@@ -11,6 +11,7 @@ from torch import Tensor
 
 from canet.data.graph import warn_one_way
 from canet.data.graph_data import GraphLike, GraphObject, is_graph
+from canet.data.graph_files import ReadOptions, read_columns
 from canet.data.task import ShiftTask
 from canet.data.user_task import UserTask, user_task
 from canet.errors import InputError, check_name, warn_user
@@ -73,8 +74,6 @@ def graph_to_fit(
             )
         opened = data
     else:
-        from canet.data.graph_files import ReadOptions, read_columns  # needs pyarrow
-
         encoding = None if earlier is None else earlier.encoding_
         place = data if edges is None else (data, edges)
         opened = read_columns(place, ReadOptions.of(**columns), encoding, in_memory=False)

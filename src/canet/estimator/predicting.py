@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,6 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from canet.data.graph import match_classes
 from canet.data.graph_data import Column, GraphLike, GraphObject, NodeSet, is_graph
+from canet.data.graph_files import ReadOptions, read_columns
+from canet.data.graph_files.encoding import Encoding
 from canet.errors import InputError
 from canet.estimator.reference import Reference
 from canet.estimator.scoring import Outcome, check_recall, check_scorable
@@ -20,9 +21,6 @@ from canet.models.reader import Reader
 from canet.nn.calibration import Calibration, Threshold
 from canet.nn.model import Prediction
 from canet.training.prepared import prepare_graph
-
-if TYPE_CHECKING:
-    from canet.data.graph_files.encoding import Encoding
 
 
 class PredictionMixin:
@@ -51,8 +49,6 @@ class PredictionMixin:
         were encoded differently is read again from its source. A PyG `Data` of arrays is returned
         unchanged.
         """
-        from canet.data.graph_files import ReadOptions, read_columns  # needs pyarrow
-
         check_is_fitted(self)
         if is_graph(data) and in_memory and "csr" in data:
             data = data.store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -24,9 +24,6 @@ from canet.store.model_folder import (
 from canet.training.trainer import versions
 from canet.util.devices import pick_device
 from canet.util.schema import parse
-
-if TYPE_CHECKING:
-    from canet.data.graph_files.encoding import Encoding
 
 Classifier = TypeVar("Classifier", bound=Any)
 Pairs = list[tuple[bool | int | str, int | float]]  # classes and their weights
@@ -60,7 +57,7 @@ def save_classifier(model: Any, folder: Path, keep_reference: bool, overwrite: b
         classes=model.classes_.tolist(),
         num_features=model.n_features_in_,
         model=about,
-        encoding=None if model.encoding_ is None else model.encoding_.to_json(),
+        encoding=model.encoding_,
         versions=versions(),
         **{name: getattr(model, f"{name}_") for name in LEARNED},
     )
@@ -104,7 +101,7 @@ def load_classifier(
         fitted = restore(about, tensors[WEIGHTS])
         model.classes_ = np.array(file.classes)
         model.n_features_in_ = file.num_features
-        model._set_encoding(None if file.encoding is None else _read_encoding(file.encoding))
+        model._set_encoding(file.encoding)
         _check(file, model, fitted)
         sample, sizes = tensors.get(REFERENCE), (file.num_features, len(file.classes))
         model.reference_ = None if sample is None else Reference.from_tensors(sample, sizes)
@@ -132,7 +129,7 @@ def _check(file: ModelFile, model: Any, fitted: Fitted) -> None:
         "classes": model.classes_.dtype.kind in "biU" and sorted({*file.classes}) == file.classes,
         "num_features": file.num_features > 0,
         "model": fitted.sizes in (None, sizes),
-        "encoding": file.encoding is None or len(model.encoding_.names) == file.num_features,
+        "encoding": file.encoding is None or len(file.encoding.names) == file.num_features,
         "data": all(isinstance(count, int) for count in counts) and "digest" in data,
         "findings": file.findings is None
         or {*file.findings.shifted_columns} <= {*range(file.num_features)},
@@ -155,12 +152,6 @@ def _exists(device: str) -> bool:
     except InputError:
         return False
     return True
-
-
-def _read_encoding(content: dict[str, Any]) -> Encoding:
-    from canet.data.graph_files.encoding import Encoding  # needs pyarrow
-
-    return Encoding.from_json(content)
 
 
 def _plain(value: object) -> Any:

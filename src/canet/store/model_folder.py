@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from canet.data.graph_files.encoding import Encoding
 from canet.errors import CanetError, MissingFileError, VersionError
 from canet.methods.base import Findings
 from canet.nn.calibration import Calibration
@@ -72,7 +73,7 @@ class ModelFile:
     selected_epoch: int
     environments_seen: list[str] | None
     findings: Findings | None
-    encoding: dict[str, Any] | None
+    encoding: Encoding | None
     versions: dict[str, str]
     data: dict[str, int | str]
     diagnosis: str | None = None

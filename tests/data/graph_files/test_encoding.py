@@ -1,4 +1,5 @@
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import torch
 
 from canet.data.graph_files import read_graph
 from canet.data.graph_files.encoding import ColumnEncoding, Encoding, Roles
-from canet.errors import CanetError, InputError, InputWarning
+from canet.errors import InputError, InputWarning, VersionError
+from canet.util.schema import parse
 from tests.support.user_tables import write_folder
 
 ENCODING = Encoding(
@@ -173,7 +175,7 @@ def test_columns_of_a_later_graph_must_have_the_same_kinds(
 
 
 def test_an_encoding_can_be_restored_from_json() -> None:
-    assert Encoding.from_json(json.loads(json.dumps(ENCODING.to_json()))) == ENCODING
+    assert parse(Encoding, json.loads(json.dumps(asdict(ENCODING))), Path("model.json")) == ENCODING
 
 
 @pytest.mark.parametrize(
@@ -181,12 +183,12 @@ def test_an_encoding_can_be_restored_from_json() -> None:
     [
         [],
         {},
-        ENCODING.to_json() | {"columns": [3]},
-        ENCODING.to_json() | {"layout": "folded"},
-        ENCODING.to_json() | {"roles": {"label": 3}},
-        ENCODING.to_json() | {"columns": [{"name": "a", "kind": "word"}]},
+        asdict(ENCODING) | {"columns": [3]},
+        asdict(ENCODING) | {"layout": "folded"},
+        asdict(ENCODING) | {"roles": {"label": 3}},
+        asdict(ENCODING) | {"columns": [{"name": "a", "kind": "word"}]},
     ],
 )
 def test_content_that_is_not_an_encoding_is_rejected(content: Any) -> None:
-    with pytest.raises(CanetError, match="encoding"):
-        Encoding.from_json(content)
+    with pytest.raises(VersionError, match=r"model\.json"):
+        parse(Encoding, content, Path("model.json"))

@@ -1,6 +1,7 @@
 """Empty cells, left out columns and counts: the encoding, and its use on a later graph."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.impute import SimpleImputer
 from canet.data.graph_files import read_graph
 from canet.data.graph_files.encoding import Encoding, Fill
 from canet.errors import InputError, InputWarning
+from canet.util.schema import parse
 from tests.support.user_tables import write_folder
 
 EDGES = "source,target\n0,1\n"
@@ -27,7 +29,7 @@ def test_empty_numbers_are_filled_as_scikit_learn_fills_them(tmp_path: Path, fil
     assert graph.encoding.names == ["a", "a=empty", "b"]
     assert graph.x[:, 0].numpy() == pytest.approx(expected, abs=1e-6)
     assert graph.x[:, 1].tolist() == [0, 0, 0, 1, 0, 1]
-    again = Encoding.from_json(json.loads(json.dumps(graph.encoding.to_json())))
+    again = parse(Encoding, json.loads(json.dumps(asdict(graph.encoding))), Path("a.json"))
     assert again == graph.encoding
 
 

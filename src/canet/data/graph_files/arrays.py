@@ -12,6 +12,7 @@ import re
 import warnings
 import zipfile
 from collections.abc import Collection
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,10 @@ from canet.data.graph_files.values import (
     as_classes,
     raise_error,
 )
-from canet.errors import CanetError, InputError, first_line, listed, warn_user
+from canet.errors import InputError, VersionError, first_line, listed, warn_user
 from canet.util.files import atomic_path, check_regular
 from canet.util.memory import check_memory
+from canet.util.schema import parse
 from canet.util.sparse import to_scipy
 
 SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")
@@ -125,8 +127,8 @@ class ArrayGraph:
         if not isinstance(written, np.ndarray) or written.dtype.kind != "U":
             return None
         try:
-            return Encoding.from_json(json.loads(str(written)))
-        except (ValueError, RecursionError, CanetError) as error:
+            return parse(Encoding, json.loads(str(written)), self.path)
+        except (ValueError, RecursionError, VersionError) as error:
             raise InputError(
                 f"the array 'encoding' of '{self.path}' is invalid ({first_line(error)}): write "
                 "the file again, or remove this array from it"
@@ -250,7 +252,7 @@ def write_npz(path: Path | str, data: GraphObject) -> None:
                 values = np.array(["" if v is None else str(v) for v in values], dtype=str)
             arrays[name] = values
     if "encoding" in data:
-        arrays["encoding"] = np.array(json.dumps(data.encoding.to_json()))
+        arrays["encoding"] = np.array(json.dumps(asdict(data.encoding)))
     with atomic_path(Path(path)) as temporary, temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
 

@@ -25,7 +25,7 @@ from canet.data.graph_files.summary import (
     number_matrix,
 )
 from canet.data.graph_files.values import ArrowColumn, as_text, raise_error
-from canet.errors import CanetError, check_name, listed
+from canet.errors import check_name, listed
 from canet.util.memory import check_memory
 from canet.util.sparse import from_scipy
 
@@ -131,6 +131,14 @@ class ColumnEncoding:
     fill: float | None = None  # None: the mean
     marks_empty: bool = False
 
+    def __post_init__(self) -> None:
+        """Reject content of a file from which no features can be computed."""
+        is_category = self.kind == "category"
+        has_categories = 0 < len({*self.categories}) == len(self.categories)
+        never_empty = is_category or self.kind == "constant"
+        if self.std <= 0 or is_category != has_categories or (never_empty and self.marks_empty):
+            raise ValueError("the entries of a column contradict each other")
+
     @classmethod
     def learn(cls, column: ColumnSummary) -> ColumnEncoding:
         """Learn the encoding of a column that is not empty."""
@@ -146,14 +154,6 @@ class ColumnEncoding:
             kind, mean = "count", 0.0
         rest = (column.empty, column.fill, column.marks_empty)
         return cls(column.name, kind, mean, std, (), *rest)
-
-    @property
-    def is_valid(self) -> bool:
-        """Whether features can be computed; an encoding from a file may be wrong."""
-        if self.kind in ("category", "constant") and self.marks_empty:
-            return False
-        is_category = self.kind == "category"
-        return self.std > 0 and is_category == (0 < len({*self.categories}) == len(self.categories))
 
     @property
     def names(self) -> list[str]:
@@ -186,6 +186,10 @@ class Encoding:
     layout: Literal["dense", "sparse"] = "dense"  # layout of x
     left_out: tuple[str, ...] = ()  # empty columns, free text, and those the user left out
     fill: Fill = "mean"  # how the number for empty cells was computed
+
+    def __post_init__(self) -> None:
+        if len(self.blocks) < len(self.columns):
+            raise ValueError("two columns have the same name")
 
     @classmethod
     def learn(
@@ -267,31 +271,6 @@ class Encoding:
         ]
         named["columns left out (empty, free text, or on request)"] = list(self.left_out)
         return lines + [f"{text}: {listed(names)}" for text, names in named.items() if names]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the content of a JSON file."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, content: object) -> Encoding:
-        """Return the encoding from the output of `to_json`."""
-        from pydantic import TypeAdapter, ValidationError
-
-        problem, entry = None, ""
-        try:
-            encoding: Encoding = TypeAdapter(cls).validate_python(content)
-            wrong = (
-                f"column '{column.name}'" for column in encoding.columns if not column.is_valid
-            )
-            entry = next(wrong, "" if len(encoding.blocks) == len(encoding.columns) else "columns")
-        except ValidationError as error:
-            problem, entry = error, ".".join(map(str, error.errors()[0]["loc"])) or "content"
-        if entry:
-            raise CanetError(
-                f"the encoding of the features has an invalid entry {entry[:80]}: restore the "
-                "file, or fit the model again"
-            ) from problem
-        return encoding
 
 
 ACCEPTED_KINDS = {

@@ -355,7 +355,7 @@ class GraphStoreWriter:
             "num_loops": num_loops,
             "num_features": self._num_features,
             **self._names,
-            "encoding": None if self._encoding is None else self._encoding.to_json(),
+            "encoding": self._encoding and asdict(self._encoding),
             "arrays": {name: asdict(array) for name, array in sorted(self._arrays.items())},
         }
         with (self._folder / INDEX).open("wb") as written:
