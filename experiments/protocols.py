@@ -20,10 +20,10 @@ from canet.report.score import Score
 from canet.report.tables import Cell, Table
 from canet.store import RunConfig
 from canet.store.summary import OOD_MEAN
-from canet.training import SELECTION_RULES
 from canet.util import colour
 from canet.util.rendering import save_figure
 from experiments.method_variant import ERM_CENTRED_PER_GRAPH, ERM_WITHOUT_SPURIOUS, MethodVariant
+from experiments.selection_rules import SELECTION_RULES
 
 CONTROL_COLOURS = {
     WITHOUT_SPURIOUS: colour.WITHOUT_SPURIOUS_COLOUR,

@@ -6,20 +6,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from canet._version import __version__
+from canet.errors import (
+    CanetError,
+    ChecksumError,
+    InputError,
+    InputWarning,
+    MissingFileError,
+    VersionError,
+)
 
 if TYPE_CHECKING:
     from canet.data import ShiftTask, inspect_graph, load_task, read_graph
     from canet.data.graph_store import GraphStore, GraphStoreWriter
     from canet.defaults import task_settings
     from canet.diagnosis import diagnose
-    from canet.errors import (
-        CanetError,
-        ChecksumError,
-        InputError,
-        InputWarning,
-        MissingFileError,
-        VersionError,
-    )
     from canet.estimator import NodeClassifier, OnGraph, load
     from canet.methods import BACKBONES, METHODS
     from canet.training import Trainer
@@ -56,19 +56,13 @@ logging.getLogger("canet").addHandler(logging.NullHandler())
 
 _HOMES = {
     "BACKBONES": "canet.methods",
-    "CanetError": "canet.errors",
-    "ChecksumError": "canet.errors",
     "GraphStore": "canet.data.graph_store",
     "GraphStoreWriter": "canet.data.graph_store",
-    "InputError": "canet.errors",
-    "InputWarning": "canet.errors",
     "METHODS": "canet.methods",
-    "MissingFileError": "canet.errors",
     "NodeClassifier": "canet.estimator",
     "OnGraph": "canet.estimator",
     "ShiftTask": "canet.data",
     "Trainer": "canet.training",
-    "VersionError": "canet.errors",
     "diagnose": "canet.diagnosis",
     "inspect_graph": "canet.data",
     "load": "canet.estimator",

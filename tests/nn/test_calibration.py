@@ -40,7 +40,7 @@ def test_the_temperature_of_few_nodes_stays_within_its_bounds(wrong: bool) -> No
 def test_a_bias_corrects_class_weights() -> None:
     logits, y = labelled(6000)
     bias = np.array([0.0, 3.0, -1.0, 0.5])
-    found = Calibration.fit(2 * (logits + bias), y, with_bias=True)
+    found = next(Calibration.fit_samples(2 * (logits + bias), y, ()))
     assert found.temperature == pytest.approx(2, rel=0.1)
     assert np.array(found.bias) - found.bias[0] == pytest.approx(bias[0] - bias, abs=0.3)
     probabilities = softmax(found.apply(2 * (logits + bias)), axis=1)

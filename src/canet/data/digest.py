@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -41,23 +41,15 @@ class DataDigest:
     features: str
     feature_sums: tuple[float, ...]  # eight signed sums of all features, then their norm
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"feature_sums": list(self.feature_sums)}
-
     @property
     def short(self) -> str:
         """One SHA-256 of all parts."""
-        return digest_of(json.dumps(self.to_json()).encode())
+        return digest_of(json.dumps(asdict(self)).encode())
 
     @property
     def exact(self) -> DataDigest:
         """A copy for which every difference of the features counts, also in their last bits."""
         return replace(self, feature_sums=(*self.feature_sums[:-1], 0.0))
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> DataDigest:
-        sums = tuple(float(value) for value in content["feature_sums"])
-        return cls(**{**content, "feature_sums": sums})
 
     def differs_in(self, other: DataDigest) -> Part | Literal["last bits"] | None:
         """Return the first different part; `last bits` if features differ only by rounding."""

@@ -40,11 +40,7 @@ class Calibration:
 
     @classmethod
     def fit(
-        cls,
-        logits: np.ndarray,
-        y: np.ndarray,
-        weight: np.ndarray | None = None,
-        with_bias: bool = False,
+        cls, logits: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None
     ) -> Calibration:
         r"""Fit the temperature T of temperature scaling to class indices $[n]$.
 
@@ -52,13 +48,7 @@ class Calibration:
         of modern neural networks", ICML '17) for logits $z$ $[n, C]$ and weights $w$ $[n]$, by
         default all 1. T > 1 means that the model is overconfident. The prior
         $\log T \sim N(0, \frac{1}{4})$ keeps T near 1 if there are few nodes.
-
-        `with_bias` adds one bias per class (without weights): bias-corrected temperature scaling
-        (Alexandari et al., ICML '20). A model that was trained with class weights overestimates the
-        probability of rare classes; a temperature cannot correct that.
         """
-        if with_bias:
-            return next(cls.fit_samples(logits, y, ()))
         weight = np.ones(len(y)) if weight is None else weight
         used = np.flatnonzero(weight)
         weight, total = weight[used], weight.sum()
@@ -81,7 +71,9 @@ class Calibration:
     ) -> Iterator[Calibration]:
         """Yield the calibration with biases of all nodes, then that of each sample of rows $[m]$.
 
-        The fit of a sample starts from the result of all nodes.
+        This is bias-corrected temperature scaling (Alexandari et al., ICML '20), with one bias per
+        class. A model that was trained with class weights overestimates the probability of rare
+        classes; a temperature cannot correct that. A fit of a sample starts from the result of all.
         """
         theta = start = _fit_bias(logits, y, np.zeros(1 + logits.shape[1]))
         yield cls(math.exp(theta[0]), theta[1:].tolist())

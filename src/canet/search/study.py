@@ -109,8 +109,8 @@ def check_data(study: optuna.Study, data: DataDigest) -> None:
     """Record the digest of the data, or reject a study whose trials used other data."""
     known = study.user_attrs.get(DATA)
     if known is None:
-        study.set_user_attr(DATA, data.to_json())
-    elif DataDigest.from_json(known).differs_in(data) not in (None, "last bits"):
+        study.set_user_attr(DATA, asdict(data))
+    elif DataDigest(**known).differs_in(data) not in (None, "last bits"):
         raise CanetError(
             f"the trials of '{study.study_name}' used other data: use the same data, or choose "
             "another folder for --out"

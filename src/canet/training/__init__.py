@@ -1,6 +1,5 @@
-"""Training: trainer, training loop and selection rules."""
+"""Training: trainer, training loop and selection rule."""
 
-from canet.training.selection import SELECTION_RULES
 from canet.training.trainer import Callback, Run, Trainer
 
-__all__ = ["SELECTION_RULES", "Callback", "Run", "Trainer"]
+__all__ = ["Callback", "Run", "Trainer"]

@@ -22,12 +22,12 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     screen.print(make_table(columns, rows))
 
 
-def table_text(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table with a title as text."""
+def table_text(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table as text."""
     screen = console()
     with screen.capture() as captured:
         screen.print(make_table(columns, rows))
-    return f"{printable(title)}\n{captured.get().rstrip()}"
+    return captured.get()
 
 
 def print_text(text: object) -> None:

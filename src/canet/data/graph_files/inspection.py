@@ -68,7 +68,7 @@ class Inspection:
         return asdict(self)
 
     def __str__(self) -> str:
-        tables = [table_text(*table) for table in self.tables()]
+        tables = [f"{t}\n{table_text(heads, rows).rstrip()}" for t, heads, rows in self.tables()]
         return "\n".join([*self.lines(), *tables])
 
     __repr__ = __str__
