@@ -1,13 +1,26 @@
-"""Selection rules that are compared with the rule of the paper."""
+"""Selection rules: the epoch of a finished run whose scores are reported."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from canet.errors import CanetError
-from canet.training.selection import BestValidation, History
+from canet.training.trainer import SELECTION
+
+History = Mapping[str, Sequence[float]]
+
+
+class BestValidation:
+    """The first epoch with the best validation score. This is the rule of the paper."""
+
+    name: ClassVar[str] = SELECTION
+
+    @staticmethod
+    def epoch(history: History) -> int:
+        return int(np.nanargmax(history["valid"]))
 
 
 class LastEpoch:

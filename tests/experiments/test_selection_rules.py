@@ -1,8 +1,7 @@
 import pytest
 
 from canet.errors import CanetError
-from canet.training.selection import BestValidation
-from experiments.selection_rules import SELECTION_RULES, LastEpoch, Oracle
+from experiments.selection_rules import SELECTION_RULES, BestValidation, LastEpoch, Oracle
 
 NAN = float("nan")
 HISTORY = {

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import numpy as np
 import optuna
 import torch
 from optuna.storages import BaseStorage
@@ -26,7 +27,6 @@ from canet.store import RunConfig
 from canet.training import Trainer
 from canet.training.fields import TaskFields
 from canet.training.loop import Progress
-from canet.training.selection import BestValidation
 from canet.util.devices import device_name, pick_device
 from canet.util.files import WriteError
 
@@ -48,11 +48,8 @@ class Objective:
     The task is loaded once, without its test labels, and moved to the device once for each number
     of layers.
 
-    Args:
-        base: Task, method and initial settings.
-        seeds: Number of runs with seeds 0, 1, …; the objective is their mean score.
-        device: `auto`, `cpu` or `cuda`.
-        data_root: Folder with raw data.
+    `base` has the task, the method and the initial settings. The objective is the mean score of
+    runs with the seeds 0, 1, …
     """
 
     def __init__(self, base: RunConfig, seeds: int, device: str, data_root: Path | None) -> None:
@@ -76,7 +73,7 @@ class Objective:
         scores = []
         for seed in range(self._seeds):
             history = trainer.run(seed, on_progress=on_progress if seed == 0 else None).history
-            scores.append(history["valid"][BestValidation.epoch(history)])
+            scores.append(float(np.nanmax(history["valid"])))
         return mean(scores)
 
 

@@ -1,4 +1,4 @@
-"""Training: trainer, training loop and selection rule."""
+"""Training: trainer and training loop."""
 
 from canet.training.trainer import Callback, Run, Trainer
 

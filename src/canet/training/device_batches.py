@@ -67,13 +67,9 @@ def epoch_order(num_nodes: int, seed: int) -> tuple[Tensor, int]:
 
 
 class DeviceBatches:
-    """Trains a method on batches of nodes with sampled neighbours.
+    """Trains a method on batches of `size` nodes with sampled neighbours.
 
-    Args:
-        data: The graph, its features and labels, on a GPU.
-        nodes: Ids $[n]$ of the training nodes, on the GPU.
-        size: Number of nodes in a batch.
-        fanout: As for `Graph.sampled_field`; 1 or more.
+    The ids `nodes` $[n]$ of all training nodes are on the GPU. `fanout` is 1 or more in each layer.
     """
 
     def __init__(self, data: DeviceData, nodes: Tensor, size: int, fanout: Sequence[int]) -> None:

@@ -43,7 +43,10 @@ class BatchEpochs:
         with self._averaged_gradients(optimizer):
             for batch in self._batches(epoch, method.model):
                 if batch is not None:
-                    total += self._update(method, batch, optimizer)
+                    self._num_nodes = batch.y.numel()
+                    loss = method.update(batch, optimizer).double()
+                    count = torch.full_like(loss, self._num_nodes)
+                    total += torch.stack([self._num_nodes * loss, count])
                 else:
                     self._num_nodes = 0
                     optimizer.zero_grad(set_to_none=True)
@@ -66,26 +69,14 @@ class BatchEpochs:
         finally:
             hook.remove()
 
-    def _update(self, method: Method, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
-        """Train on one batch, and return the sum of its losses and its number of nodes."""
-        self._num_nodes = batch.y.numel()
-        loss = method.update(batch, optimizer).double()
-        return torch.stack([self._num_nodes * loss, torch.full_like(loss, self._num_nodes)])
-
 
 def epochs_of(
     fields: TaskFields, method: Method, size: int, fanout: Sequence[int], seed: int
 ) -> TrainEpoch:
     """Return the function that trains one epoch in batches.
 
-    On a GPU that holds the graph and its features, it replays a captured step.
-
-    Args:
-        fields: The batches of the task.
-        method: The method to train; pass it, and its optimizer, in every epoch.
-        size: Number of nodes in a batch; 0: all.
-        fanout: As for `Graph.sampled_field`.
-        seed: Seed of the run.
+    On a GPU that holds the graph and its features, it replays a captured step: pass the same method
+    and its optimizer in every epoch. `size` and `fanout` as for `TaskFields.training_batches`.
     """
     nodes = fields.nodes["train"]
     has_fixed_shapes = 0 < size <= nodes.numel() and min(fanout) > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -18,14 +19,10 @@ from canet.util.memory import free_memory
 
 
 class RowCache:
-    """Rows of a matrix, of which the most used ones are on a device and the others on the CPU.
+    """Rows of a dense matrix $[N, D]$, which may be a memory map.
 
-    Args:
-        x: Dense matrix $[N, D]$ on the CPU, which may be a memory map. A GPU reads pinned memory
-            by itself.
-        uses: How often each row is probably read $[N]$.
-        num_bytes: Bytes for rows on the device.
-        device: The device.
+    Those that are probably read most, by `uses` $[N]$, are on a device, in `num_bytes`; the others
+    are on the CPU. A GPU reads pinned memory by itself.
     """
 
     def __init__(self, x: Tensor, uses: Tensor, num_bytes: int, device: torch.device) -> None:
@@ -54,6 +51,7 @@ class RowCache:
         return found.float()
 
 
+@dataclass(eq=False)
 class RowReader:
     """Rows of a matrix, some at a time, on a device.
 
@@ -61,35 +59,26 @@ class RowReader:
     If a dense matrix takes more, the GPU keeps the most used rows in a quarter of that memory. It
     reads the others from pinned memory by itself if the matrix takes at most half of the free
     memory of the machine, for all processes there, and else where they are.
-
-    Args:
-        x: Matrix $[N, D]$. A tensor, dense or sparse CSR, may have memory maps.
-        device: Device of the result.
-        uses: Function that returns how often each row $[N]$ is probably read; None: seldom.
-        scaler: Scales the rows after they were read; None: they are not scaled.
     """
 
-    def __init__(
-        self,
-        x: Features,
-        device: torch.device,
-        uses: Callable[[], Tensor] | None = None,
-        scaler: Scaler | None = None,
-    ) -> None:
-        self._x, self._device, self._uses, self._scaler = x, device, uses, scaler
+    x: Features  # matrix $[N, D]$; a tensor, dense or sparse CSR, may have memory maps
+    device: torch.device  # device of the result
+    # Function that returns how often each row $[N]$ is probably read; None: seldom.
+    uses: Callable[[], Tensor] | None = None
+    scaler: Scaler | None = None  # scales the rows after they were read; None: they are not scaled
 
     @cached_property
     def _source(self) -> Features | RowCache:
         """Where the rows are read."""
-        x = self._x
-        if self._uses is None or self._device.type != "cuda":
+        x = self.x
+        if self.uses is None or self.device.type != "cuda":
             return x
-        if has_room(_num_bytes(x), self._device):
-            return x.to(self._device)
+        if has_room(_num_bytes(x), self.device):
+            return x.to(self.device)
         if not isinstance(x, Tensor) or x.is_sparse_csr:
             return x
-        free = torch.cuda.mem_get_info(self._device)[0]
-        return RowCache(_pinned(x), self._uses(), free // 4, self._device)
+        free = torch.cuda.mem_get_info(self.device)[0]
+        return RowCache(_pinned(x), self.uses(), free // 4, self.device)
 
     @property
     def is_read_by_gpu(self) -> bool:
@@ -102,24 +91,24 @@ class RowReader:
     def rows(self, nodes: Tensor) -> Features:
         """Return the rows of nodes $[n]$, on the device."""
         rows = self._read(nodes)
-        if self._scaler is None:
+        if self.scaler is None:
             return rows
         assert not isinstance(rows, ShiftedFeatures)
-        return self._scaler.apply(rows)
+        return self.scaler.apply(rows)
 
     def _read(self, nodes: Tensor) -> Features:
         source = self._source
         if isinstance(source, RowCache):
             return source.rows(nodes)
         if not isinstance(source, Tensor):
-            place = CPU if source is self._x else self._device
-            return rows_of(source, nodes.to(place)).to(self._device)
+            place = CPU if source is self.x else self.device
+            return rows_of(source, nodes.to(place)).to(self.device)
         nodes = nodes.to(source.device)
         if source.is_sparse_csr:
-            return sparse_rows(source, nodes).to(self._device)
+            return sparse_rows(source, nodes).to(self.device)
         if source.is_cuda:
             return select_rows(source, nodes)
-        return _moved(source[nodes], self._device).float()
+        return _moved(source[nodes], self.device).float()
 
 
 def _num_bytes(x: Features) -> int:

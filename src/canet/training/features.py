@@ -27,12 +27,8 @@ def prepare_features(x: Tensor, graph: Tensor | None, how: Scaling) -> Features:
     - `standardised`: $(x_{vj} - m_{gj}) / s_{gj}$, with s their standard deviation, or 1 for a
       constant column.
 
-    Sparse features stay sparse: the means are stored as one offset per graph.
-
-    Args:
-        x: Features, dense or sparse CSR.
-        graph: Graph number $[N]$ of each node. None: all nodes are in one graph.
-        how: The scaling.
+    Sparse features stay sparse: the means are stored as one offset per graph. `graph` is the graph
+    number $[N]$ of each node; None: all nodes are in one graph.
     """
     rows = SparseMatrix.from_torch(x) if x.layout == torch.sparse_csr else x
     return Scaler(x, graph, how).apply(rows)
@@ -41,13 +37,8 @@ def prepare_features(x: Tensor, graph: Tensor | None, how: Scaling) -> Features:
 class Scaler:
     """Scales features as `prepare_features` does, also some rows at a time.
 
-    Args:
-        x: Features $[N, D]$, dense or sparse CSR, which may be memory maps. Their means and
-            standard deviations are computed once, in two passes.
-        graph: Graph number $[N]$ of each node, to scale all rows at once. None: all nodes are in
-            one graph.
-        how: The scaling.
-        device: Device of the rows to scale.
+    The features may be memory maps. Their means and standard deviations are computed once, in two
+    passes. Rows of several graphs are scaled all at once. The rows to scale are on the device.
     """
 
     def __init__(

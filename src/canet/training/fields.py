@@ -39,15 +39,8 @@ class TaskFields:
     out-of-distribution nodes if the task is `inductive`. The shifted test sets use the whole graph.
     Batches, graphs and scaled features are built once.
 
-    A graph on disk, or with very many edges, is scored in pieces, with the same result.
-
-    Args:
-        task: The task; it is not changed.
-        operators: Operators of the model, which the blocks must contain.
-        num_layers: Depth of the receptive fields.
-        device: Device of the batches.
-        scaling: Scaling of the features.
-        in_batches: Whether the model is trained in batches.
+    A graph on disk, or with very many edges if the model is trained `in_batches`, is scored in
+    pieces, with the same result.
     """
 
     def __init__(

@@ -26,13 +26,7 @@ def read(
     """Predict all nodes, or the nodes with ids $[n]$; logits and embedding are on the CPU.
 
     For some nodes, only their receptive field is computed. A graph on disk is predicted in pieces,
-    without environments.
-
-    Args:
-        method: The trained method; its device is used.
-        graph: The training graph or another graph.
-        nodes: Node ids.
-        x: Features $[N, D]$ instead of those of the graph; they are scaled in the same way.
+    without environments. `x` $[N, D]$ replaces the features of the graph, and is scaled as these.
     """
     graph = graph if x is None else graph.with_features(x)
     if not graph.in_pieces:

@@ -110,7 +110,9 @@ class Loop:
         """Train one epoch; on a GPU it may still be running when this returns."""
         with self._own_stream():
             if self._graph is None and self._capturable():
-                self._graph = self._capture()
+                self._graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self._graph, stream=self.stream):
+                    self._epoch()  # recorded: this computes nothing and draws no random number
             if self._graph is None:
                 self._epoch()
             else:
@@ -120,7 +122,10 @@ class Loop:
         self.ended = self.epoch == self.settings.epochs
 
     def check(self, on_progress: Progress | None = None) -> None:
-        """Copy new numbers to the host: report them, and stop if a loss is not finite."""
+        """Copy new numbers to the host: report them, and stop if a loss is not finite.
+
+        The run ends if the validation score has not improved for `patience` epochs.
+        """
         names = ("loss", "valid")
         with self._own_stream():
             new = [self.history[name][self.checked : self.epoch].tolist() for name in names]
@@ -135,12 +140,7 @@ class Loop:
                 self.on_epoch(self.checked, loss, score)
         if on_progress and new[1]:
             on_progress(self.epoch, self.settings.epochs, new[1][-1])
-        self._apply_patience()
-
-    def _apply_patience(self) -> None:
-        """End the run if the validation score has not improved for `patience` epochs."""
-        patience = self.settings.patience
-        if patience:
+        if patience := self.settings.patience:
             with self._own_stream():
                 curve = self.history["valid"][: self.epoch].cpu()
             best = int(curve.nan_to_num(-1.0).argmax())
@@ -154,7 +154,11 @@ class Loop:
     def _epoch(self) -> None:
         """Train and score one epoch, in place and without waiting for the device."""
         self.method.train()
-        loss = self._steps()
+        if self.batch is not None:
+            loss = self.method.update(self.batch, self.optimizer)
+        else:
+            assert self.train_epoch is not None
+            loss = self.train_epoch(self.method, self.optimizer, self.epoch)
         self.method.eval()
         with torch.no_grad():
             values = {name: self._scored(name) for name in self.curves} | {"loss": loss}
@@ -171,13 +175,6 @@ class Loop:
             return distributed.broadcast(torch.empty_like(self.best_score))
         return distributed.broadcast(self.score(self.method, split).double())
 
-    def _steps(self) -> Tensor:
-        """Train on all training nodes, and return the mean loss."""
-        if self.batch is not None:
-            return self.method.update(self.batch, self.optimizer)
-        assert self.train_epoch is not None
-        return self.train_epoch(self.method, self.optimizer, self.epoch)
-
     def _capturable(self) -> bool:
         return (
             self.device.type == "cuda"
@@ -185,13 +182,6 @@ class Loop:
             and self.method.capturable
             and self.epochs_here >= EPOCHS_BEFORE_CAPTURE
         )
-
-    def _capture(self) -> torch.cuda.CUDAGraph:
-        """Record an epoch. This computes nothing and draws no random number."""
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=self.stream):
-            self._epoch()
-        return graph
 
     @contextmanager
     def _own_stream(self) -> Iterator[None]:

@@ -34,12 +34,8 @@ class Pieces:
     """Predicts the same nodes of a graph any number of times, layer by layer and in pieces.
 
     Each layer passes once over the edges of the nodes whose states are needed, so the result is
-    that of the whole graph.
-
-    Args:
-        graph: The graph, on the CPU or on the device of the models.
-        num_layers: Number of layers of the models.
-        nodes: Different node ids; None: all nodes.
+    that of the whole graph, which is on the CPU or on the device of the models. `nodes` are
+    different ids; None: all nodes.
     """
 
     def __init__(self, graph: Graph, num_layers: int, nodes: Tensor | None = None) -> None:
@@ -122,12 +118,7 @@ class Pieces:
 
 
 class _States:
-    """States of some nodes, on a GPU with the graph, in memory or in a temporary file.
-
-    Args:
-        nodes: Ascending node ids; None: all nodes.
-        graph: The graph.
-    """
+    """States of nodes, ascending, or of all: on a GPU with the graph, in memory or in a file."""
 
     def __init__(self, nodes: Tensor | None, graph: Graph) -> None:
         self._nodes, self._device = nodes, graph.device

@@ -20,11 +20,7 @@ from canet.util import distributed
 def fanout_of(
     method_type: type[Method], settings: Settings, task: ShiftTask
 ) -> tuple[int, ...] | None:
-    """Return the numbers of neighbours to draw in each layer; None to train without batches.
-
-    Raises:
-        InputError: The method needs all training nodes at once.
-    """
+    """Return the numbers of neighbours to draw in each layer; None to train without batches."""
     fanout = parse_fanout(settings.fanout, settings.num_layers)
     draws = any(count > 0 for count in fanout)
     is_divided = 0 < settings.batch_size < task.train.numel() or distributed.world_size() > 1

@@ -10,6 +10,7 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, SupportsIndex
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,13 +22,12 @@ from canet.errors import InputError
 from canet.methods import METHODS, Backbone, Method, Settings, get_backbone, get_method
 from canet.methods.base import ModelSettings
 from canet.store.config import RunConfig
-from canet.store.result import InferredEnvironments, RunResult
+from canet.store.result import RunResult
 from canet.store.run_folder import RunFolder
 from canet.training.environments import inferred_environments
 from canet.training.epochs import epochs_of
 from canet.training.fields import TaskFields
 from canet.training.loop import EpochReport, Loop, Progress, set_up_kernels, train_loops
-from canet.training.selection import BestValidation
 from canet.training.start import fanout_of, load_initial, resume, share_state
 from canet.util import distributed
 from canet.util.devices import device_name, pick_device
@@ -38,25 +38,20 @@ from canet.util.signals import deferred
 from canet.util.torch_state import seeded
 
 logger = logging.getLogger("canet")
+SELECTION = "best validation"
+"""The rule of the paper: the first epoch with the best validation score."""
 Callback = Callable[[dict[str, Any]], None]
 """Called after each epoch with `model`, `seed`, `epoch`, `epochs`, `loss` and `valid`."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run.
+    """A finished run."""
 
-    Args:
-        config: The configuration.
-        result: Scores between 0 and 1, selection rule, timing and versions.
-        history: Loss and scores of every epoch.
-        method: The trained method, with the weights of the selected epoch.
-    """
-
-    config: RunConfig
-    result: RunResult
-    history: dict[str, list[float]]
-    method: Method
+    config: RunConfig  # the configuration
+    result: RunResult  # scores between 0 and 1, selection rule, timing and versions
+    history: dict[str, list[float]]  # loss and scores of every epoch
+    method: Method  # the trained method, with the weights of the selected epoch
 
 
 class Trainer:
@@ -271,13 +266,16 @@ class Trainer:
         history = {name: loop.curve(name) for name in loop.history}
         last = self.scores(loop.method)
         loop.method.load_state_dict(loop.best.tensors)
+        scores, inferred = self.scores(loop.method), None
+        if distributed.rank() == 0:
+            inferred = inferred_environments(loop.method, self.fields)
         result = RunResult(
-            scores=self.scores(loop.method),
+            scores=scores,
             last_scores=last,
-            selection=BestValidation.name,
-            selected_epoch=BestValidation.epoch(history) + 1,
+            selection=SELECTION,
+            selected_epoch=int(np.nanargmax(history["valid"])) + 1,
             environments_seen=self._environments_seen(),
-            inferred_environments=self._inferred_environments(loop.method),
+            inferred_environments=inferred,
             findings=loop.method.findings(),
             epochs=loop.epoch,
             seconds_per_epoch=loop.seconds / max(1, loop.epochs_here),
@@ -313,10 +311,6 @@ class Trainer:
                 for i, split in enumerate(self.fields.nodes):
                     values[i] = self._scored(*found[split])
         return dict(zip(self.fields.nodes, distributed.broadcast(values).tolist(), strict=True))
-
-    def _inferred_environments(self, method: Method) -> InferredEnvironments | None:
-        """Return statistics of inferred environments; None in all processes but the first."""
-        return None if distributed.rank() else inferred_environments(method, self.fields)
 
     def score(self, method: Method, split: str) -> Tensor:
         """Return the score of a split, a tensor on the device; NaN if a logit is not finite."""
