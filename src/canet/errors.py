@@ -95,9 +95,7 @@ def check_name(kind: str, name: object, valid: Iterable[str]) -> str:
 def listed(items: Iterable[Any], count: int | None = None) -> str:
     """Return the first items as text and the number of the others: `a, b, c, d, e and 3 more`.
 
-    Args:
-        items: May be a generator.
-        count: Number of items, so that only the first ones are generated; None to count them.
+    With their `count`, only the first items of a generator are generated.
     """
     texts = [str(item) for item in (items if count is None else islice(items, MAX_LISTED))]
     more = (len(texts) if count is None else count) - MAX_LISTED

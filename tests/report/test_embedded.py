@@ -6,6 +6,7 @@ import pytest
 
 from canet.errors import CanetError, InputWarning
 from canet.report import embedded
+from canet.report.tables import Table
 from canet.store import RunFolder
 from canet.store.run_folder import MARKER
 from canet.util.files import write_json
@@ -27,12 +28,11 @@ def test_a_figure_in_two_formats_is_embedded_once_as_svg(tmp_path: Path) -> None
 def test_a_file_that_is_not_a_table_is_named(content: str, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(content)
     with pytest.raises(CanetError, match=r"x\.json"):
-        embedded.tables(tmp_path)
+        Table.read(tmp_path / "x.json")
 
 
 def test_missing_folders_are_empty(tmp_path: Path) -> None:
     assert embedded.figures(tmp_path / "figures") == []
-    assert embedded.tables(tmp_path / "tables") == []
     assert embedded.failures(tmp_path) == []
 
 

@@ -108,7 +108,7 @@ def count(shared: Counted, number: int, root: Path) -> tuple[int, int]:
 @pytest.mark.slow
 def test_a_worker_process_reads_the_shared_value_once_and_keeps_it(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with Processes(2, threads=None) as pool:
+    with Processes(2) as pool:
         found = [r for _, r in run_all(pool, count, range(8), shared=Counted(log), root=tmp_path)]
     readers = log.read_text().split()
     assert len(readers) == len(set(readers)) <= 2
@@ -119,7 +119,7 @@ def test_a_worker_process_reads_the_shared_value_once_and_keeps_it(tmp_path: Pat
 
 @pytest.mark.slow
 def test_jobs_are_taken_only_when_the_pool_can_start_them(tmp_path: Path) -> None:
-    with Processes(2, threads=None) as pool:
+    with Processes(2) as pool:
         taken: list[int] = []
         jobs = (taken.append(number) or number for number in range(10))  # type: ignore[func-returns-value]
         ended = []

@@ -42,7 +42,7 @@ def test_a_process_has_one_thread_survives_errors_and_is_replaced_when_it_dies()
 
 
 def test_closing_a_pool_kills_processes_with_running_tasks(tmp_path: Path) -> None:
-    with Processes(1, threads=None) as pool:
+    with Processes(1) as pool:
         pool.submit(write_pid_and_sleep, tmp_path / "pid")
         wait_until((tmp_path / "pid").exists)
     pid = int((tmp_path / "pid").read_text())
@@ -56,7 +56,7 @@ from canet.util.processes import Processes
 from tests.support.processes import write_pid_and_sleep
 
 if __name__ == "__main__":
-    with Processes(1, None) as pool:
+    with Processes(1) as pool:
         pool.submit(write_pid_and_sleep, Path(sys.argv[1])).result()
 """
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -193,13 +195,19 @@ def read_graph(
     graph = own.batch
     if graph is None:
         graph = components(own.edge_index, n, own.edge_weight)
-    y, time = match_classes(data.get("y"), n, model.classes_), _times(data.get("time"), n)
+    time, rows = None, np.arange(n) if nodes is None else np.unique(own.rows(nodes).numpy())
+    if not rows.size:
+        raise InputError("nodes is empty: pass at least one node")
+    if data.get("time") is not None:
+        with suppress(InputError):  # a node without a valid time; times are only compared
+            time = check_times(data.time, n)
+    y = match_classes(data.get("y"), n, model.classes_)
     found, x = reader.read(), as_matrix(own.x)
     average = reader.model if isinstance(reader.model, Average) else Average([reader.model], [1.0])
     return DiagnosedGraph(
         members=[Member.of(one, reader.graph) for one in average.members],
         prepared=reader.graph,
-        combine=average.mean if len(average.members) > 1 else _single,
+        combine=average.mean if len(average.members) > 1 else itemgetter(0),
         x=x,
         edge_index=own.edge_index,
         edge_weight=own.edge_weight,
@@ -214,15 +222,8 @@ def read_graph(
         metric=METRICS[model.metric].of_class(model.calibration_.positive),
         embedding=found.representation.numpy(),
         posteriors=[e.log_posterior.exp().cpu().double().numpy() for e in found.environments],
-        rows=np.arange(n) if nodes is None else _distinct(own.rows(nodes)),
+        rows=rows,
     )
-
-
-def _distinct(nodes: Tensor) -> np.ndarray:
-    rows = np.unique(nodes.numpy())
-    if not rows.size:
-        raise InputError("nodes is empty: pass at least one node")
-    return rows
 
 
 def seen_in_training(graph: DiagnosedGraph, reference: Reference) -> np.ndarray:
@@ -241,10 +242,6 @@ def seen_in_training(graph: DiagnosedGraph, reference: Reference) -> np.ndarray:
         is_same = differs == 0
         seen[rows] = is_same & (is_same.mean() > 0.5)
     return seen
-
-
-def _single(logits: list[Tensor]) -> Tensor:
-    return logits[0]
 
 
 def after_first_map(network: FittedNetwork) -> FittedNetwork:
@@ -271,14 +268,6 @@ def map_columns(x: Features, first_map: np.ndarray, columns: Any) -> np.ndarray:
         member = as_matrix(x.member)
         return np.asarray(map_columns(x.x, first_map, columns) + member @ offset)
     return np.asarray(as_matrix(x)[:, columns] @ first_map[columns])
-
-
-def _times(time: Any, num_nodes: int) -> np.ndarray | None:
-    """Times $[N]$, or None if a node has no valid time; they are only used for comparison."""
-    try:
-        return None if time is None else check_times(time, num_nodes)
-    except InputError:
-        return None
 
 
 def sample(size: int, max_size: int, random: np.random.Generator) -> np.ndarray:

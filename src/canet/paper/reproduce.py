@@ -42,12 +42,9 @@ def reproduce(
         what: Name of an experiment, or `all`.
         out: Folder for runs, tables, figures and, with `all`, the report.
         scope: The part of the experiment to run; None for all of it.
-        jobs: Number of worker processes.
-        device: `auto`, `cpu` or `cuda`.
-        retry: Whether to run failed jobs again.
+        jobs, device, retry, ray: As for `run_jobs`.
         archive: Archive of finished runs, unpacked into `out` first.
         quiet: Whether to print only failures.
-        ray: Address of a Ray cluster for training, or `auto`.
 
     Returns:
         The failed jobs; their cells in the tables are empty or incomplete.

@@ -1,4 +1,4 @@
-"""Figures, tables and failed jobs that the report shows besides the runs."""
+"""Figures and failed jobs that the report shows besides the runs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from canet.errors import warn_user
-from canet.report.tables import Table
-from canet.runs.worker import FAILURE
+from canet.runs.run import read_failure
 from canet.store import RunFolder
 from canet.store.folders import folders_below
 from canet.store.run_folder import CONFIG
-from canet.util.files import read_json, read_regular
+from canet.util.files import read_regular
 
 TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 STARTS = {".png": re.compile(rb"\x89PNG\r\n\x1a\n"), ".svg": re.compile(rb"\s*<(\?xml|svg)\b")}
@@ -50,14 +49,8 @@ def figures(folder: Path) -> list[Figure]:
             uri = f"data:{TYPES[path.suffix]};base64,{base64.b64encode(content).decode()}"
             found.append(Figure(title[0].upper() + title[1:], uri))
         else:
-            text = f"left out '{path}': it is not a {path.suffix} picture in this folder"
-            warn_user(text)
+            warn_user(f"left out '{path}': it is not a {path.suffix} picture in this folder")
     return found
-
-
-def tables(folder: Path) -> list[Table]:
-    """The tables of a folder, sorted by name."""
-    return [Table.read(path) for path in sorted(folder.glob("*.json"))]
 
 
 def failures(out: Path) -> list[Failure]:
@@ -65,11 +58,11 @@ def failures(out: Path) -> list[Failure]:
     found = []
     for folder in folders_below(out):
         run = RunFolder(folder)
-        if not run.finished and (folder / FAILURE).exists():
+        if not run.finished and (lines := read_failure(run)):
             name = folder.relative_to(out).as_posix()
             if (folder / CONFIG).exists():
                 config = run.read_config()
                 job = f"{config.task} {config.method}-{config.backbone}, seed {config.seed}"
                 name = f"{job} ({name})"
-            found.append(Failure(name, read_json(folder / FAILURE)["lines"]))
+            found.append(Failure(name, lines))
     return found

@@ -16,6 +16,7 @@ from canet.report.overview import Axis, count_best, make_overview
 from canet.report.results import find_results
 from canet.report.section_tables import setting_text
 from canet.report.sections import legend, make_section
+from canet.report.tables import Table
 from canet.store import open_runs
 from canet.util.colour import CENTRED_PER_GRAPH_COLOUR, WITHOUT_SPURIOUS_COLOUR
 from canet.util.rendering import environment, write_page
@@ -72,5 +73,5 @@ def _render(
         left_out=left_out,
         failures=embedded.failures(out),
         figures=embedded.figures(out / "figures"),
-        tables=embedded.tables(out / "tables"),
+        tables=[Table.read(path) for path in sorted((out / "tables").glob("*.json"))],
     )

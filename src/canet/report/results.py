@@ -19,9 +19,6 @@ def find_results(root: Path) -> tuple[list[FinishedRun], list[str]]:
     Runs that differ only in their seed follow each other, sorted by seed. If a run was copied, the
     first copy is used. Each unreadable run also raises a warning. Paths in the messages are
     relative to `root`.
-
-    Raises:
-        CanetError: No run can be read.
     """
     runs, errors = [], []
     for folder in find_runs(root):

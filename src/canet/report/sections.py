@@ -158,13 +158,12 @@ def _pseudo_environments(contender: Contender) -> PseudoEnvironments | None:
         matches = [one.alignment[i] for one in found if one.alignment]
         effective = Score([one.effective[i] for one in found], is_share=False)
         alignment = Score(matches, is_share=False) if matches else None
-        bars = [(_split_name(name), rows[i]) for name, rows in first.posterior.items()]
+        bars = [
+            (SPLIT_NAMES.get(s, s.removeprefix(OOD).removeprefix(LEFT_OUT)), rows[i])
+            for s, rows in first.posterior.items()
+        ]
         layers.append(LayerEnvironments(effective, alignment, bars))
     return PseudoEnvironments(contender, shown_run, len(first.posterior["train"][0]), layers)
-
-
-def _split_name(split: str) -> str:
-    return SPLIT_NAMES.get(split, split.removeprefix(OOD).removeprefix(LEFT_OUT))
 
 
 def _changed_settings(config: RunConfig) -> list[Setting]:

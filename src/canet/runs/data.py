@@ -25,13 +25,8 @@ def compare_data(
 ) -> None:
     """Reject finished runs that were trained on other data; nothing is downloaded.
 
-    Runs without a record of their data, or with missing data, are accepted and counted.
-
-    Args:
-        folders: Folders of runs, finished or not.
-        data_root: Folder with raw data.
-        quiet: Print nothing about runs that could not be compared.
-        task: The task of all runs, if it is already loaded.
+    Runs without a record of their data, or with missing data, are accepted and, unless `quiet`,
+    counted. `task` is that of all runs, if it is already loaded.
     """
     by_data: dict[tuple[object, ...], list[RunFolder]] = {}
     without_record = missing = 0

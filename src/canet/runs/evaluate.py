@@ -79,13 +79,11 @@ def open_learner(config: RunConfig, device: str, callbacks: Sequence[Callback] =
     return get_learner(config.method, config.backbone, settings, options)
 
 
-def open_trainer(
-    config: RunConfig, device: str, data_root: Path | None, task: ShiftTask | None = None
-) -> Trainer:
-    """Return the trainer of a network; the task is loaded unless it is passed."""
+def open_trainer(config: RunConfig, device: str, data_root: Path | None) -> Trainer:
+    """Return the trainer of a network on its task."""
     learner = open_learner(config, device)
     assert isinstance(learner, Network)
-    return learner.trainer(task or load_task_of(config, data_root))
+    return learner.trainer(load_task_of(config, data_root))
 
 
 def load_task_of(config: RunConfig, data_root: Path | None) -> ShiftTask:

@@ -102,9 +102,7 @@ def run_jobs(
 def make_batches(configs: Sequence[RunConfig], batch_seeds: bool) -> Iterator[list[RunConfig]]:
     """Yield batches of runs, ordered so that successive batches share task and trainer if possible.
 
-    Args:
-        configs: The runs.
-        batch_seeds: Whether runs that differ only in their seed may be trained together.
+    With `batch_seeds`, runs that differ only in their seed may be trained together.
     """
     groups: dict[tuple[object, ...], dict[str, list[RunConfig]]] = {}
     for config in configs:

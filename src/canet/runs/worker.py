@@ -30,15 +30,11 @@ MAX_FAILURE_LINES = 12
 
 @dataclass
 class Outcome:
-    """The outcome of runs that differ only in their seed.
+    """The outcome of runs that differ only in their seed."""
 
-    Args:
-        failures: Seed → last lines of the error of a failed run.
-        warnings: Messages of warnings.
-    """
-
+    # Seed → last lines of the error of a failed run.
     failures: dict[int, list[str]] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)  # messages of warnings
 
 
 def job_folder(root: Path, config: RunConfig) -> RunFolder:
@@ -49,19 +45,11 @@ def job_folder(root: Path, config: RunConfig) -> RunFolder:
 class Worker:
     """Trains one batch of runs after the other, and reuses task and learner if possible.
 
-    Args:
-        device: `auto`, `cpu` or `cuda`.
-        data_root: Folder with raw data.
-        task: The task of the first runs, if it is already loaded.
-        log: Folder for TensorBoard event files, or None.
+    Arguments as for `run_jobs`; `task` is that of the first runs.
     """
 
     def __init__(
-        self,
-        device: str,
-        data_root: Path | None,
-        task: ShiftTask | None = None,
-        log: Path | None = None,
+        self, device: str, data_root: Path | None, task: ShiftTask | None, log: Path | None
     ) -> None:
         self._device, self._data_root = device, data_root
         self._callbacks = () if log is None else (TensorBoardLog(log),)
@@ -141,8 +129,7 @@ class Worker:
     def follow(self, configs: Sequence[RunConfig]) -> None:
         """Train the runs that the first of several processes announces, without writing anything.
 
-        Args:
-            configs: All runs, which differ only in their seed.
+        The runs differ only in their seed.
         """
         distributed.join(self._place)
         by_seed = {config.seed: config for config in configs}

@@ -68,10 +68,7 @@ def run_search(
         out: Folder of the search.
         storage: Journal file or SQL URL. Default: a journal in `out`.
         jobs: Number of trials at a time.
-        device: `auto`, `cpu` or `cuda`.
-        data_root: Folder with raw data, on every machine that trains.
-        quiet: Show no progress.
-        ray: Address of a Ray cluster for the trials, or `auto`; None for this machine.
+        device, data_root, quiet, ray: As for `run_jobs`.
 
     Returns:
         The content of `best.json`.
@@ -97,7 +94,9 @@ def run_search(
                 if isinstance(found, WorkerDied):
                     raise found
                 _show_progress(display, study, plan)
-        best = _best(study, plan, _metric(plan, data_root))
+        is_graph = plan.base.task == USER_GRAPH
+        metric = read_metric(data_root) if is_graph else DATASETS[plan.base.task].metric
+        best = _best(study, plan, metric)
         best["train"] = _train_command(plan, out, data_root)
     best[CHECKSUM] = checksum_of(best)
     write_json(out / BEST, best)
@@ -127,12 +126,6 @@ def _show_progress(display: Display, study: optuna.Study, plan: Plan) -> None:
     best = f"best valid {ranked[0].value:.2%}" if ranked else "no score yet"
     label = f"{plan.base.task} {plan.base.method}-{plan.base.backbone}"
     display.update(len(done), failed=failed, text=f"{label}, {best}")
-
-
-def _metric(plan: Plan, data_root: Path | None) -> str:
-    if plan.base.task == USER_GRAPH:
-        return read_metric(data_root)
-    return DATASETS[plan.base.task].metric
 
 
 def _best(study: optuna.Study, plan: Plan, metric: str) -> dict[str, Any]:

@@ -31,17 +31,11 @@ SamplerName = Literal["tpe", "random", "grid"]
 
 @dataclass(frozen=True)
 class Plan:
-    """The complete plan of a search; equal plans share their trials.
+    """The complete plan of a search; equal plans share their trials."""
 
-    Args:
-        base: Task, method, backbone and initial settings.
-        sampler: `tpe`, `random` or `grid`.
-        seeds: Number of runs whose mean validation score is maximised.
-    """
-
-    base: RunConfig
-    sampler: SamplerName
-    seeds: int
+    base: RunConfig  # task, method, backbone and initial settings
+    sampler: SamplerName  # `tpe`, `random` or `grid`
+    seeds: int  # number of runs whose mean validation score is maximised
 
     @cached_property
     def ranges(self) -> dict[str, list[Any]]:

@@ -60,8 +60,6 @@ def atomic_path(path: Path) -> Iterator[Path]:
     are removed after a day. A full disk raises a `WriteError`.
     """
     with write_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_old_temporaries(path.parent)
         temporary = _temporary_path(path)
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
         try:
@@ -93,14 +91,15 @@ def temporary_folder(path: Path) -> Path:
 
     Temporary folders of killed processes are removed after a day.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_old_temporaries(path.parent)
     temporary = _temporary_path(path)
     temporary.mkdir()
     return temporary
 
 
 def _temporary_path(path: Path) -> Path:
+    """Return a new name next to `path`; create its folder, or remove old files from it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_old_temporaries(path.parent)
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}{TEMPORARY_SUFFIX}")
 
 
@@ -130,12 +129,7 @@ def write_json(path: Path, content: object) -> str:
 
 
 def check_regular(path: Path, limit: int | None = None) -> None:
-    """Reject pipes, devices, folders, and files that are too large to read.
-
-    Args:
-        path: The file, or a link to it.
-        limit: Largest size in bytes; None for the free memory.
-    """
+    """Reject pipes, devices, folders, and files with more than `limit` bytes; None: free memory."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise InputError(f"'{path}' is not a regular file: pass the path of a file")

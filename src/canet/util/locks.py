@@ -21,11 +21,8 @@ LOCK = ".lock"
 def exclusive_lock(folder: Path, quiet: bool = False) -> Iterator[None]:
     """Hold the lock of a folder during the block; wait while another process holds it.
 
-    The operating system releases the lock when its process ends, even if it is killed.
-
-    Args:
-        folder: Created if missing.
-        quiet: Do not print that this process is waiting.
+    The folder is created if it is missing. The operating system releases the lock when its process
+    ends, even if it is killed. Unless `quiet`, print that this process is waiting.
     """
     lock = FileLock(folder / LOCK)
     try:

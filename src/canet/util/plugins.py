@@ -31,7 +31,6 @@ def add_plugins(group: str, registry: dict[str, Any], kind: type) -> None:
                 raise ValueError(f"the name '{found.name}' is already in use")
         except Exception as error:
             reason = f"{type(error).__name__}: {first_line(error)}"
-            text = f"the entry point '{entry.value}' of group {group} is left out ({reason})"
-            warn_user(text)
+            warn_user(f"the entry point '{entry.value}' of group {group} is left out ({reason})")
         else:
             registry[found.name] = found

@@ -28,19 +28,13 @@ SECONDS_BETWEEN_CHECKS = 1.0
 class Processes:
     """A pool of worker processes, which is created again if one of them dies.
 
-    When the context ends, the processes are killed, even if a task is running.
-
-    Args:
-        size: Number of processes.
-        threads: Torch threads of each process, which then also keeps freed memory. None leaves
-            the defaults.
+    Each has one thread. When the context ends, they are killed, even if a task is running.
     """
 
     remote = False
 
-    def __init__(self, size: int, threads: int | None = 1) -> None:
+    def __init__(self, size: int) -> None:
         self.size = size
-        self._threads = threads
         self._executor = self._new_executor()
         self._shared = tempfile.TemporaryDirectory(prefix="canet-", ignore_cleanup_errors=True)
         self._num_shared = 0
@@ -72,9 +66,8 @@ class Processes:
         self._shared.cleanup()
 
     def _new_executor(self) -> Any:
-        return ProcessPoolExecutor(
-            self.size, initializer=_initialise_worker, initargs=(os.getpid(), self._threads)
-        )
+        start = {"initializer": _initialise_worker, "initargs": (os.getpid(),)}
+        return ProcessPoolExecutor(self.size, **start)
 
 
 def worker_exit_reason(error: BrokenExecutor) -> str:
@@ -100,16 +93,15 @@ def _read_shared(path: Path) -> Any:
         return pickle.load(file)
 
 
-def _initialise_worker(parent: int, threads: int | None) -> None:
-    """Initialise a worker process."""
+def _initialise_worker(parent: int) -> None:
+    """Let a worker end with its parent, keep freed memory and use one thread."""
+    import torch
+
+    from canet.util.memory import keep_freed_memory
+
     end_with_parent(parent)
-    if threads is not None:
-        import torch
-
-        from canet.util.memory import keep_freed_memory
-
-        keep_freed_memory()
-        torch.set_num_threads(threads)
+    keep_freed_memory()
+    torch.set_num_threads(1)
 
 
 @contextmanager

@@ -20,11 +20,7 @@ STAGES = {"reading": 0.05, "checking": 0.05, "training": 0.8, "scoring": 0.09, "
 class Display:
     """Progress on standard error: how many items are done, running and failed, and the time left.
 
-    Args:
-        total: Number of items.
-        done: Number of items that were done before.
-        unit: Name of the items, such as `runs`.
-        quiet: Show nothing.
+    `unit` is the name of the items, such as `runs`, of which some were `done` before.
     """
 
     def __init__(self, total: int, done: int = 0, unit: str = "runs", quiet: bool = False) -> None:
@@ -34,7 +30,9 @@ class Display:
         self._first: tuple[float, float] | None = None  # time and progress of the first update
         self._last_line = time.monotonic()
         self._bar: Progress | None = None
-        if not self._quiet and (screen := _bar_screen()):
+        screen = Console(stderr=True)
+        in_notebook = screen.is_jupyter and find_spec("ipywidgets") is not None
+        if not quiet and (sys.stderr.isatty() or in_notebook):
             self._bar = Progress(
                 TextColumn("{task.fields[count]}"),
                 BarColumn(),
@@ -105,13 +103,6 @@ class Display:
             return ""
         minutes = (time.monotonic() - begin) / progress * (self._total - self._completed) / 60
         return f"about {round(minutes)} min left" if minutes >= 1 else "less than 1 min left"
-
-
-def _bar_screen() -> Console | None:
-    """Return the console for a bar: a terminal, or a notebook with ipywidgets; None elsewhere."""
-    screen = Console(stderr=True)
-    in_notebook = screen.is_jupyter and find_spec("ipywidgets") is not None
-    return screen if sys.stderr.isatty() or in_notebook else None
 
 
 _current_display: ContextVar[Display | None] = ContextVar("shown", default=None)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -46,15 +46,6 @@ PAGE_STYLE: Any = REPRODUCIBLE | {
 METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {"Software": None}}
 
 
-class Interval(Protocol):
-    """Anything with two limits."""
-
-    @property
-    def low(self) -> float: ...
-    @property
-    def high(self) -> float: ...
-
-
 def number(value: float, digits: int = 0) -> str:
     """Format a number with a typographic minus sign; a dash if it is not finite."""
     if not math.isfinite(value):
@@ -79,12 +70,12 @@ def amount(value: float, is_date: bool = False) -> str:
     return number(value, max(0, digits))
 
 
-def interval(interval: Interval, digits: int = 1) -> str:
-    """Format an interval: `0.33 to 0.38`."""
+def interval(interval: Any, digits: int = 1) -> str:
+    """Format an interval with the limits `low` and `high`: `0.33 to 0.38`."""
     return f"{number(interval.low, digits)} to {number(interval.high, digits)}"
 
 
-def percent_interval(interval: Interval, digits: int = 1) -> str:
+def percent_interval(interval: Any, digits: int = 1) -> str:
     """Format an interval in percent: `32.9 to 37.5`."""
     return f"{percent(interval.low, digits)} to {percent(interval.high, digits)}"
 

@@ -11,11 +11,7 @@ MAX_SEED = 2**32 - 1
 
 
 def checked_seed(seed: SupportsIndex, name: str = "seed") -> int:
-    """Return a seed as a Python integer; numpy and torch integers are accepted.
-
-    Raises:
-        InputError: The seed is not an integer from 0 to `MAX_SEED`. The message calls it `name`.
-    """
+    """Return a seed as a Python integer; numpy and torch integers are accepted."""
     try:
         number = -1 if isinstance(seed, bool) else operator.index(seed)
     except TypeError:

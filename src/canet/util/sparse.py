@@ -78,18 +78,12 @@ def unique_edges(
 
     `both_ways` adds the reverse edges. A duplicate edge has the largest of its weights.
     """
-    if weight is not None:
-        return _unique_weighted(edge_index, num_nodes, both_ways, weight)
-    links = adjacency(edge_index, num_nodes)
-    if both_ways:
-        links = links + links.T
-    source = np.repeat(np.arange(num_nodes), np.diff(links.indptr))
-    return torch.from_numpy(np.stack([source, links.indices])), None
-
-
-def _unique_weighted(
-    edge_index: Tensor, num_nodes: int, both_ways: bool, weight: Tensor
-) -> tuple[Tensor, Tensor]:
+    if weight is None:
+        links = adjacency(edge_index, num_nodes)
+        if both_ways:
+            links = links + links.T
+        source = np.repeat(np.arange(num_nodes), np.diff(links.indptr))
+        return torch.from_numpy(np.stack([source, links.indices])), None
     if both_ways:
         edge_index = torch.cat([edge_index, edge_index.flip(0)], dim=1)
         weight = torch.cat([weight, weight])

@@ -26,12 +26,8 @@ def single_precision() -> Iterator[None]:
 def seeded(seed: int, device: torch.device, threads: int | None = None) -> Iterator[None]:
     """Run a block with a fixed seed and precision, and restore the caller's state afterwards.
 
-    The state is global, so only one thread at a time can run such a block.
-
-    Args:
-        seed: Seed of torch's random generators.
-        device: Device on which the block computes.
-        threads: Threads of torch, BLAS and OpenMP; None for the number that the caller has set.
+    The state is global, so only one thread at a time can run such a block. `threads` are those of
+    torch, BLAS and OpenMP; None for the number that the caller has set.
     """
     devices = [torch.cuda.current_device()] if device.type == "cuda" else []
     with _STATE_LOCK, ExitStack() as stack:

@@ -26,17 +26,11 @@ NUM_TEMPERATURES = 9  # at which the mean confidence is computed
 
 @dataclass(frozen=True)
 class RenamedClasses:
-    """A permutation of the class names with a much higher accuracy on the new graph.
+    """A permutation of the class names with a much higher accuracy on the new graph."""
 
-    Args:
-        accuracy: Accuracy with the original names.
-        renamed_accuracy: Accuracy with the best permutation of the names.
-        names: Predicted class → its new name, for the classes that are renamed.
-    """
-
-    accuracy: Estimate
-    renamed_accuracy: Estimate
-    names: dict[int, int]
+    accuracy: Estimate  # accuracy with the original names
+    renamed_accuracy: Estimate  # accuracy with the best permutation of the names
+    names: dict[int, int]  # predicted class → its new name, for the classes that are renamed
 
 
 @dataclass(frozen=True)
@@ -46,35 +40,26 @@ class ExpectedScore:
     The intervals cover the sampling of validation nodes and new nodes. They do not cover the
     assumption of all estimates: that the confidence is as well calibrated on the new graph as on
     validation nodes. If the estimates disagree, the result depends strongly on this assumption.
-
-    Args:
-        metric: Name of the metric.
-        score: The main result. Its value is `average_confidence`; its interval covers the intervals
-            of all estimates.
-        range: The smallest and the largest estimate.
-        average_confidence: The expected metric if labels are drawn from the calibrated
-            probabilities; for accuracy, the mean confidence after temperature scaling.
-        difference: The metric on validation nodes, plus the change from validation nodes to new
-            nodes that is expected from the probabilities.
-        thresholded: Average thresholded confidence; for accuracy only.
-        thresholded_entropy: The same with the negative entropy as confidence.
-        valid: The metric on validation nodes.
-        actual: The metric on the labelled new nodes; None if it is undefined.
-        nodes: Number of new nodes.
-        renamed: A permutation of the class names that fits the labels of the new graph much better;
-            None if there is none.
     """
 
-    metric: str
+    metric: str  # name of the metric
+    # The main result. Its value is `average_confidence`; its interval covers the intervals of all
+    # estimates.
     score: Estimate
-    range: tuple[float, float]
+    range: tuple[float, float]  # the smallest and the largest estimate
+    # The expected metric if labels are drawn from the calibrated probabilities; for accuracy, the
+    # mean confidence after temperature scaling.
     average_confidence: Estimate
+    # The metric on validation nodes, plus the change from validation nodes to new nodes that is
+    # expected from the probabilities.
     difference: Estimate
-    thresholded: Estimate | None
-    thresholded_entropy: Estimate | None
-    valid: Estimate
-    actual: Estimate | None
-    nodes: int
+    thresholded: Estimate | None  # average thresholded confidence; for accuracy only
+    thresholded_entropy: Estimate | None  # the same with the negative entropy as confidence
+    valid: Estimate  # the metric on validation nodes
+    actual: Estimate | None  # the metric on the labelled new nodes; None if it is undefined
+    nodes: int  # number of new nodes
+    # A permutation of the class names that fits the labels of the new graph much better; None if
+    # there is none.
     renamed: RenamedClasses | None = None
 
 
@@ -140,7 +125,7 @@ def expected_score(
         counts = random.multinomial(v, np.full(v, 1 / v), NUM_RESAMPLES)
         by_entropy, by_confidence = (
             _thresholded(confidence(valid), correct, confidence(new), counts, random)
-            for confidence in (_negative_entropy, _confidence)
+            for confidence in (lambda p: -entr(p).sum(axis=1), _confidence)
         )
         averaged = _average_confidence(valid_logits, valid_y, new_logits, counts, random)
     else:
@@ -199,10 +184,6 @@ def _array(values: Values) -> np.ndarray:
 
 def _confidence(probabilities: np.ndarray) -> np.ndarray:
     return np.asarray(probabilities.max(axis=1))
-
-
-def _negative_entropy(probabilities: np.ndarray) -> np.ndarray:
-    return np.asarray(-entr(probabilities).sum(axis=1))
 
 
 def _thresholded(
