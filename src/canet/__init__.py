@@ -55,21 +55,15 @@ warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitl
 logging.getLogger("canet").addHandler(logging.NullHandler())
 
 _HOMES = {
-    "BACKBONES": "canet.methods",
-    "GraphStore": "canet.data.graph_store",
-    "GraphStoreWriter": "canet.data.graph_store",
-    "METHODS": "canet.methods",
-    "NodeClassifier": "canet.estimator",
-    "OnGraph": "canet.estimator",
-    "ShiftTask": "canet.data",
-    "Trainer": "canet.training",
-    "diagnose": "canet.diagnosis",
-    "inspect_graph": "canet.data",
-    "load": "canet.estimator",
-    "load_task": "canet.data",
-    "task_settings": "canet.defaults",
-    "read_graph": "canet.data",
+    "data": ("ShiftTask", "inspect_graph", "load_task", "read_graph"),
+    "data.graph_store": ("GraphStore", "GraphStoreWriter"),
+    "defaults": ("task_settings",),
+    "diagnosis": ("diagnose",),
+    "estimator": ("NodeClassifier", "OnGraph", "load"),
+    "methods": ("BACKBONES", "METHODS"),
+    "training": ("Trainer",),
 }
+"""Module → its public names, which are imported on first use."""
 
 _MODULES = ("methods", "models", "nn")
 
@@ -78,9 +72,10 @@ def __getattr__(name: str) -> Any:
     """Import a public name on first use: importing torch takes seconds."""
     if name in _MODULES:
         return import_module(f"canet.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'canet' has no attribute '{name}'")
-    return getattr(import_module(_HOMES[name]), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"canet.{home}"), name)
+    raise AttributeError(f"module 'canet' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:

@@ -10,12 +10,7 @@ from canet.errors import InputError
 
 
 def as_tensor(values: object, name: str) -> Tensor:
-    """Return a dense numeric tensor on the CPU without gradient history.
-
-    Args:
-        values: Tensor, array or list.
-        name: Name of the values in error messages.
-    """
+    """Return a dense numeric tensor on the CPU; `name` is its name in error messages."""
     if isinstance(values, Tensor):
         _check_dense(values, name)
         return values.detach().cpu()

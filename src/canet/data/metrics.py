@@ -12,30 +12,23 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Metric:
-    r"""A score of predicted nodes.
+    r"""A score of predicted nodes."""
 
-    Args:
-        name: Name in settings.
-        label: Name in reports.
-        function: Predicted classes $[n]$, labels $[n]$ and the number of classes → score. For a
-            metric that ranks: margins $[n]$, and whether each node is positive. It runs on the
-            device of its arguments without a synchronisation.
-        influence: Predicted classes $[n]$ and the probability $[n, C]$ of each label →
-            pseudo-values $[n]$; see `pseudo_values`. For a metric that ranks: margins $[n]$ and
-            the probabilities $[n]$ of a positive and of a negative label.
-        ranks: Whether it ranks the nodes of two classes by their margin: the logit of the positive
-            class minus that of the other. It is NaN if a class is absent.
-        of_rarer: Whether the positive class is the one that is rarer in training.
-        positive: The positive class.
-    """
-
-    name: str
-    label: str
+    name: str  # name in settings
+    label: str  # name in reports
+    # Predicted classes $[n]$, labels $[n]$ and the number of classes → score. For a metric that
+    # ranks: margins $[n]$, and whether each node is positive. It runs on the device of its
+    # arguments without a synchronisation.
     function: Callable[..., Tensor]
+    # Predicted classes $[n]$ and the probability $[n, C]$ of each label → pseudo-values $[n]$; see
+    # `pseudo_values`. For a metric that ranks: margins $[n]$ and the probabilities $[n]$ of a
+    # positive and of a negative label.
     influence: Callable[..., np.ndarray]
+    # Whether it ranks the nodes of two classes by their margin: the logit of the positive class
+    # minus that of the other. It is NaN if a class is absent.
     ranks: bool = False
-    of_rarer: bool = False
-    positive: int = 1
+    of_rarer: bool = False  # whether the positive class is the one that is rarer in training
+    positive: int = 1  # the positive class
 
     def of_class(self, rarer: int | None) -> Metric:
         """Return the metric for a task whose training nodes have this rarer class."""

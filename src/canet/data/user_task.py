@@ -188,14 +188,9 @@ def _node_sets(
 def _classes(
     labels: Mapping[str, np.ndarray], known: np.ndarray | None, has_unknown: bool
 ) -> np.ndarray:
-    """Return the `known` classes, or those of the training nodes.
+    """Return the `known` classes of a model whose training continues, or those of `train`.
 
-    No split may have other classes.
-
-    Args:
-        labels: Name of a split → its distinct labels.
-        known: The classes of a model whose training continues, or None.
-        has_unknown: Whether some labels are unknown.
+    `labels` are the distinct labels of each split, which may have no other classes.
     """
     if known is not None:
         found = np.unique(np.concatenate(list(labels.values())))

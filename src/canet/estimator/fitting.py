@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from canet.data.graph import warn_one_way
 from canet.data.graph_data import GraphLike, GraphObject, is_graph
-from canet.data.graph_files import ReadOptions, read_columns
+from canet.data.graph_files import ReadOptions, read_columns, read_graph
 from canet.data.task import ShiftTask
 from canet.data.user_task import UserTask, user_task
 from canet.errors import InputError, check_name, warn_user
@@ -20,19 +21,7 @@ from canet.training.prepared import PreparedGraph, prepare_graph
 
 MAX_SCALE = 100
 """Ratio of the largest numbers of two columns above which one of them hides the other."""
-READ_ARGUMENTS = (
-    "label",
-    "environment",
-    "time",
-    "sample_weight",
-    "id",
-    "split",
-    "weight",
-    "source_column",
-    "target_column",
-    "without",
-    "fill",
-)
+READ_ARGUMENTS = signature(read_graph).parameters.keys() - {"source", "edges", "encoding"}
 
 
 def graph_to_fit(
@@ -44,18 +33,12 @@ def graph_to_fit(
 ) -> GraphObject:
     """Return a PyG `Data` unchanged; read any other graph with the arguments of `read_graph`.
 
-    A graph store stays on disk if the settings ask for training in batches. With an `earlier`
-    model, the graph gets the same feature columns.
-
-    Args:
-        data: The graph.
-        columns: Arguments of `read_graph`.
-        arrays: Other arguments of `fit` about the graph; None if they are not given.
-        settings: Settings of the method.
-        earlier: The model whose training continues, or None.
+    A graph store stays on disk if the settings ask for training in batches. The graph gets the
+    feature columns of an `earlier` model whose training continues. `arrays` are other arguments of
+    `fit` about the graph.
     """
     for name in columns:
-        check_name("argument", name, READ_ARGUMENTS)
+        check_name("argument", name, sorted(READ_ARGUMENTS))
     edges = arrays["edges"]
     opened: GraphObject
     if is_graph(data):

@@ -91,16 +91,14 @@ class PredictionMixin:
             return data
         opened = self.open_graph(data, in_memory=False)
         prepared = prepare_graph(opened, batch, bool(self.undirected))
-        self._check_width(prepared.user_graph.x.shape[1])
-        return Reader(self.fitted_, prepared, opened.get("y"))
-
-    def _check_width(self, width: int) -> None:
+        width = prepared.user_graph.x.shape[1]
         if width != self.n_features_in_:
             raise InputError(
                 f"X has {width} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input: pass the columns of training, in the "
                 "same order"
             )
+        return Reader(self.fitted_, prepared, opened.get("y"))
 
     def forward(
         self,
@@ -291,11 +289,8 @@ class PredictionMixin:
         on the representations: about 0.5 on average without shift, 1 if a node is farther away than
         all validation nodes.
         """
-
-        def novelty(found: Prediction) -> np.ndarray:
-            return self.reference().novelty_score(found.representation).numpy()
-
-        return self._collect(data, nodes, batch, novelty)
+        score = self.reference().novelty_score
+        return self._collect(data, nodes, batch, lambda f: score(f.representation).numpy())
 
     def reference(self) -> Reference:
         """Return the sample of the training graph, or raise an error if it was not saved."""

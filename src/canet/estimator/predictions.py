@@ -38,16 +38,9 @@ def write_predictions(
 
     The table has the columns `id`; `prediction`, the most likely class; `probability_CLASS` for
     each class; and `novelty_score`, unless the model was saved without its reference sample. A
-    graph store is predicted in parts, in the order of its rows.
-
-    Args:
-        model: A fitted model.
-        data: The graph.
-        out: A .csv or .parquet file.
-        nodes: Rows $[n]$ of the nodes; None: all nodes.
-        calibrated, threshold: As for `NodeClassifier.predict`. The score is that of the predictions
-            in the table.
-        recall_at: Number of nodes for `NodeClassifier.recall_at_k`, or None.
+    graph store is predicted in parts, in the order of its rows. The score is that of the
+    predictions in the table. `nodes` are rows $[n]$; other arguments are as for `predict` and
+    `recall_at_k` of `NodeClassifier`.
     """
     reader, num_classes, calibration = model.prepare(data), len(model.classes_), model.calibration_
     graph, rows = reader.user_graph, None if nodes is None else torch.from_numpy(nodes)

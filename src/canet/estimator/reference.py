@@ -17,7 +17,7 @@ from canet.models.reader import Reader
 from canet.nn.calibration import Calibration
 from canet.nn.model import Prediction
 from canet.nn.sampling import draw_neighbours
-from canet.util.sparse import Csr, select_rows
+from canet.util.sparse import select_rows
 
 MAX_NODES = 5_000
 NUM_NEIGHBOURS = 10
@@ -134,7 +134,9 @@ def build_reference(
     x = select_rows(task.data.x, train).float()
     environment = task.data.environment[train] if task.has_environments else train[:0]
     if (csr := task.data.get("csr")) is not None:
-        edges, degree = _edges_into(csr, train), csr.degree(train)
+        drawn = draw_neighbours(csr.rowptr, train, -1)  # all edges into the sample, without loops
+        edges = torch.stack([csr.col[drawn.entry].long(), train[drawn.row]])
+        degree = csr.degree(train)
         both = reader.read(torch.cat([train, valid]))  # at once, because their fields overlap
         of_train, of_valid = (
             Prediction(both.logits[rows], both.representation[rows])
@@ -159,12 +161,6 @@ def build_reference(
         node_ids=id_checksums(node_id, train),
         valid_node_ids=id_checksums(node_id, valid),
     )
-
-
-def _edges_into(csr: Csr, nodes: Tensor) -> Tensor:
-    """Return the edges $[2, m]$, except self-loops, into some nodes $[n]$."""
-    drawn = draw_neighbours(csr.rowptr, nodes, -1)
-    return torch.stack([csr.col[drawn.entry].long(), nodes[drawn.row]])
 
 
 def sample_of(nodes: Tensor, seed: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,18 +28,8 @@ from canet.util.schema import parse
 
 Classifier = TypeVar("Classifier", bound=Any)
 Pairs = list[tuple[bool | int | str, int | float]]  # classes and their weights
-LEARNED = (
-    "settings",
-    "candidates",
-    "scores",
-    "history",
-    "selected_epoch",
-    "environments_seen",
-    "findings",
-    "data",
-    "diagnosis",
-    "calibration",
-)
+OTHERS = {"params", "classes", "num_features", "model", "encoding", "versions"}
+LEARNED = {field.name for field in fields(ModelFile)} - OTHERS
 """Fields of `ModelFile` whose attribute of the model has the same name and an underscore."""
 
 
@@ -90,9 +81,13 @@ def load_classifier(
             "canet.load(folder, method=CLASS), or install the package or the version of canet that "
             "adds it"
         )
-    trained_on = params.get("device", "auto")
-    params["device"] = device or (trained_on if _exists(trained_on) else "auto")
-    pick_device(params["device"])
+    params["device"] = device or params.get("device", "auto")
+    try:
+        pick_device(params["device"])
+    except InputError:
+        if device is not None:
+            raise
+        params["device"] = "auto"  # this machine does not have the device of training
     try:
         if isinstance(params.get("class_weight"), list):
             params["class_weight"] = dict(parse(Pairs, params["class_weight"], folder / MODEL))
@@ -143,15 +138,6 @@ def _check(file: ModelFile, model: Any, fitted: Fitted) -> None:
         if not valid:
             raise VersionError(f"its entry '{name}' does not fit the others")
     check_metric(model.metric, num_classes)
-
-
-def _exists(device: str) -> bool:
-    """Whether this machine has the device."""
-    try:
-        pick_device(device)
-    except InputError:
-        return False
-    return True
 
 
 def _plain(value: object) -> Any:

@@ -34,22 +34,13 @@ def check_recall(y: Tensor, positive: int) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Predictions of labelled nodes.
+    """Predictions of labelled nodes."""
 
-    Args:
-        predicted: Predicted class ids $[n]$.
-        margin: Logit of the second class minus that of the first $[n]$.
-        y: Class ids $[n]$ of the labels. Classes that did not occur in training have the ids C, C +
-            1, ...
-        num_classes: Number of classes C in training.
-        rarer: The rarer class in training, if there are two.
-    """
-
-    predicted: Tensor
-    margin: Tensor
-    y: Tensor
-    num_classes: int
-    rarer: int | None = None
+    predicted: Tensor  # predicted class ids $[n]$
+    margin: Tensor  # logit of the second class minus that of the first $[n]$
+    y: Tensor  # class ids $[n]$ of the labels; C, C + 1, ... if they did not occur in training
+    num_classes: int  # number of classes C in training
+    rarer: int | None = None  # the rarer class in training, if there are two
 
     def score(self, metric: str) -> float:
         """Return the metric, which scikit-learn would compute from the names of the classes."""

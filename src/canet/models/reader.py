@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -13,17 +14,13 @@ from canet.training.inference import Part
 from canet.training.prepared import PreparedGraph
 
 
+@dataclass(eq=False)
 class Reader:
-    """A trained model on one graph, which is checked and normalised once for all predictions.
+    """A trained model on one graph, which is checked and normalised once for all predictions."""
 
-    Args:
-        model: The model.
-        graph: The training graph or another graph.
-        y: Labels of the graph as passed by the user, or None.
-    """
-
-    def __init__(self, model: Fitted, graph: PreparedGraph, y: object = None) -> None:
-        self.model, self.graph, self.y = model, graph, y
+    model: Fitted
+    graph: PreparedGraph
+    y: object = None  # labels of the graph as passed by the user
 
     @property
     def user_graph(self) -> UserGraph:

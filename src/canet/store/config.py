@@ -62,19 +62,13 @@ class RunConfig:
 
 @dataclass(frozen=True)
 class RunStart:
-    """The content of config.json, which is written when a run begins.
-
-    Args:
-        config: Configuration of the run.
-        data: Digest of the data of the task; None if it was not recorded.
-        canet: Version of this package.
-    """
+    """The content of config.json, which is written when a run begins."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
-    config: RunConfig
-    data: DataDigest | None
-    canet: str
+    config: RunConfig  # configuration of the run
+    data: DataDigest | None  # digest of the data of the task; None if it was not recorded
+    canet: str  # version of this package
 
 
 def group_by_configuration(runs: Iterable[tuple[RunConfig, T]]) -> list[dict[int, T]]:

@@ -18,11 +18,8 @@ def _warn(error: OSError) -> None:
 def folders_below(root: Path, unreadable: Callable[[OSError], None] = _warn) -> Iterator[Path]:
     """Yield `root` and all folders below it, sorted by name.
 
-    Links are followed, each folder is yielded once, and hidden folders are left out.
-
-    Args:
-        root: First folder; nothing is yielded if it is a file or missing.
-        unreadable: Called for each folder whose content cannot be listed.
+    Links are followed, each folder is yielded once, and hidden folders are left out. Nothing is
+    yielded if `root` is a file or missing. `unreadable` is called for a folder that cannot be read.
     """
 
     def report(error: OSError) -> None:

@@ -39,34 +39,14 @@ TENSORS = re.compile(r"[a-z]+-[0-9a-f]{12}\.safetensors")
 
 @dataclass(frozen=True)
 class ModelFile:
-    """The content of model.json.
-
-    Args:
-        params: Parameters of the classifier by name; `class_weight` as pairs.
-        classes: Sorted labels of the classes.
-        num_features: Number of features D.
-        model: The trained model apart from its tensors.
-        settings: All settings of the method by name.
-        scores: Scores of `train`, `valid` and, if there is one, `test`, between 0 and 1.
-        history: Loss and validation score of every epoch.
-        selected_epoch: Counted from 1.
-        environments_seen: Names of the environment labels that the method used; None if it used
-            none.
-        findings: Statistics of the training nodes that the method computed.
-        encoding: Encoding of table columns as features; None for a graph from arrays.
-        versions: Versions of canet, Python and torch.
-        candidates: The models that `auto` tried; empty for other methods.
-        data: Size and digest of the training data.
-        diagnosis: Text of a diagnosis, or None.
-        calibration: Corrections of the probabilities.
-    """
+    """The content of model.json; most entries are attributes of `NodeClassifier`."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
-    params: dict[str, Any]
+    params: dict[str, Any]  # parameters of the classifier by name; `class_weight` as pairs
     classes: list[bool] | list[int] | list[str]
-    num_features: int
-    model: dict[str, Any]
+    num_features: int  # number of features D
+    model: dict[str, Any]  # the trained model apart from its tensors
     settings: dict[str, Any]
     scores: dict[str, float]
     history: dict[str, list[float]]
@@ -74,7 +54,7 @@ class ModelFile:
     environments_seen: list[str] | None
     findings: Findings | None
     encoding: Encoding | None
-    versions: dict[str, str]
+    versions: dict[str, str]  # versions of canet, Python and torch
     data: dict[str, int | str]
     diagnosis: str | None = None
     calibration: Calibration = field(default_factory=Calibration)

@@ -272,11 +272,7 @@ def _texts(values: np.ndarray) -> pa.Array:
 
 
 def open_arrays(path: Path) -> dict[str, Any]:
-    """Return the arrays of a file by name: arrays of a `.npz`, attributes of the `Data` of a `.pt`.
-
-    Raises:
-        InputError: The file cannot be read.
-    """
+    """Return the arrays of a `.npz` file, or the attributes of the `Data` in a `.pt`, by name."""
     try:
         check_regular(path)
         with zipfile.ZipFile(path) as archive:  # .npz and .pt files are zip archives

@@ -66,13 +66,9 @@ class ColumnSummary:
 def summarise(
     table: pa.Table, names: Sequence[str], is_non_test: np.ndarray, fill: str = "mean"
 ) -> dict[str, ColumnSummary]:
-    """Summarise the columns `names`.
+    """Summarise the columns `names`, with a mask $[N]$ of the nodes outside the test set.
 
-    Args:
-        table: The columns.
-        names: The columns to summarise.
-        is_non_test: Mask $[N]$ of the nodes outside the test set.
-        fill: Statistic that replaces empty numbers: `mean`, `median` or `most_frequent`.
+    `fill` is the statistic that replaces empty numbers: `mean`, `median` or `most_frequent`.
     """
     summaries, numeric = {}, []
     for name in names:

@@ -232,19 +232,14 @@ def find_table(folder: Path, name: str) -> TableFile:
     with _read_errors(path):
         check_regular(path)
         if path.suffix.lower() == ".csv":
-            table = TableFile(path, *_csv_header(path))
+            with path.open(newline="", encoding="utf-8-sig") as file:
+                lines = csv.reader(file, skipinitialspace=True)
+                names = [name.strip() for name in next(filter(None, lines), [])]
+            table = TableFile(path, names, lines.line_num)
         else:
             table = TableFile(path, pq.ParquetFile(path).schema_arrow.names)
     _check_header(table)
     return table
-
-
-def _csv_header(path: Path) -> tuple[list[str], int]:
-    """Return the column names and the number of lines of the header and blank lines before it."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file, skipinitialspace=True)
-        names = [name.strip() for name in next(filter(None, reader), [])]
-        return names, reader.line_num
 
 
 @contextmanager
@@ -297,17 +292,14 @@ EXAMPLES = (
 def is_table(source: object) -> bool:
     """Whether an object is a table of pandas, Arrow or polars."""
     has_columns = hasattr(source, "columns") or hasattr(source, "column_names")
-    return has_columns and (hasattr(source, "__arrow_c_stream__") or _is_pandas(source))
-
-
-def is_networkx(source: object) -> bool:
-    """Whether an object is a graph of networkx; networkx is not imported."""
-    return type(source).__module__.partition(".")[0] == "networkx" and hasattr(source, "adj")
+    return has_columns and (
+        hasattr(source, "__arrow_c_stream__") or _is_from("pandas", source, "iloc")
+    )
 
 
 def tables_in_memory(source: object) -> tuple[MemoryTable, MemoryTable]:
     """Return the tables of nodes and edges of a networkx graph or of a pair of tables."""
-    if is_networkx(source):
+    if _is_from("networkx", source, "adj"):
         return _networkx_tables(source)
     if isinstance(source, tuple) and len(source) == 2 and is_table(source[0]):
         if not is_table(source[1]):
@@ -330,7 +322,7 @@ def tables_in_memory(source: object) -> tuple[MemoryTable, MemoryTable]:
 
 def _table(source: Any, name: str) -> MemoryTable:
     try:
-        if _is_pandas(source):
+        if _is_from("pandas", source, "iloc"):
             keep_index = source.index.name is not None
             table = pa.Table.from_pandas(source, preserve_index=keep_index)
         else:
@@ -383,5 +375,6 @@ def _networkx_tables(graph: Any) -> tuple[MemoryTable, MemoryTable]:
     )
 
 
-def _is_pandas(source: object) -> bool:
-    return type(source).__module__.partition(".")[0] == "pandas" and hasattr(source, "iloc")
+def _is_from(package: str, source: object, attribute: str) -> bool:
+    """Whether the class of an object is in a package, which is not imported, with an attribute."""
+    return type(source).__module__.partition(".")[0] == package and hasattr(source, attribute)

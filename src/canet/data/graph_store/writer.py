@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -125,12 +124,7 @@ class GraphStoreWriter:
         self._is_open = True
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             with write_errors(self.path), self._open_files:
                 if kind is None:
@@ -267,7 +261,9 @@ class GraphStoreWriter:
             given = dict(zip(map(str, words), parts, strict=True))
         sets: dict[str, Tensor] = {}
         for name, nodes in given.items():
-            if nodes.numel() and (known := _split_name(name)):
+            known = SPLITS.get(name.strip().lower(), name.strip())
+            known = "valid" if known == "val" else known
+            if nodes.numel() and known:
                 sets[known] = torch.cat([sets.get(known, nodes[:0]), nodes])
         names = sorted(sets, key=lambda name: (name != "train", name != "valid", name))
         check_disjoint(sets, self.num_nodes)
@@ -409,9 +405,3 @@ def _integers(nodes: Column, name: str) -> np.ndarray:
             "shape [edges]"
         )
     return array
-
-
-def _split_name(name: str) -> str:
-    """Return the name of a split; `val` and `validation` are names of `valid`."""
-    known = SPLITS.get(name.strip().lower(), name.strip())
-    return "valid" if known == "val" else known
