@@ -7,18 +7,11 @@ from torch import Tensor, nn
 
 
 class AnnealedPenalty(nn.Module):
-    r"""$R + \lambda P$, with $\lambda = 1$ for the first updates.
+    r"""$R + \lambda P$ of scalars, with $\lambda = 1$ for the first `steps` updates, then `weight`.
 
     Adam's moments are kept when λ changes. Arjovsky et al. divide the sum by a large λ. This is not
     done here: Adam adds weight decay outside the loss, so the division would make it λ times
     stronger, and Adam is invariant to the scale of the gradients.
-
-    Args:
-        weight: λ after the first updates.
-        steps: Number of updates with λ = 1.
-
-    Shapes:
-        - risk R and penalty P, scalars → scalar
     """
 
     updates: Tensor

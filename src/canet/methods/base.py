@@ -106,17 +106,11 @@ class Settings(ModelSettings):
 
 @dataclass(frozen=True)
 class Findings:
-    """Feature columns that shift between groups of training nodes.
+    """Feature columns that shift between groups of training nodes."""
 
-    Args:
-        num_columns: Number of all columns.
-        shifted_columns: Indices of the shifted columns, sorted by decreasing shift.
-        share: Share of the variance of each shifted column that lies between groups.
-    """
-
-    num_columns: int
-    shifted_columns: list[int]
-    share: list[float]
+    num_columns: int  # number of all columns
+    shifted_columns: list[int]  # indices of the shifted columns, sorted by decreasing shift
+    share: list[float]  # share of the variance of each shifted column that lies between groups
 
 
 @dataclass(frozen=True)

@@ -153,11 +153,7 @@ class MixturePrior(nn.Module):
     r"""Variational mixture of posteriors (Tomczak and Welling, AISTATS '18).
 
     The prior of each layer is the mean posterior of M learned pseudo-inputs,
-    $p_0(k) = \frac{1}{M} \sum_m \pi_k(u_m)$.
-
-    Args:
-        num_layers: Number of layers that have an estimator.
-        width: Size of an estimator's input.
+    $p_0(k) = \frac{1}{M} \sum_m \pi_k(u_m)$, for layers whose estimator has inputs of size `width`.
     """
 
     def __init__(self, num_layers: int, width: int) -> None:

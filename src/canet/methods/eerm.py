@@ -172,14 +172,7 @@ class Editors:
     own state anyway.
 
     The logits are not parameters of a module: only training needs them, and their size depends on
-    the task.
-
-    Args:
-        edge_index: Edges $[2, E]$ (source, destination) on the CPU, where candidates are drawn.
-        num_nodes: $N$.
-        num_editors: $K$.
-        edits_per_node: $s$.
-        device: Device of the editors.
+    the task. The edges $[2, E]$ (source, destination) are on the CPU, where candidates are drawn.
     """
 
     def __init__(
@@ -255,11 +248,8 @@ def log_probability(logits: Tensor, draw: Tensor) -> Tensor:
 def draw_candidates(entries: Tensor, num_nodes: int) -> Tensor:
     """Draw candidate sources $[N, C]$ for the edges of each node.
 
-    No source occurs twice; duplicates are replaced by the node itself.
-
-    Args:
-        entries: Entries of the adjacency matrix, destination × N + source, without duplicates.
-        num_nodes: $N$.
+    No source occurs twice; duplicates are replaced by the node itself. The `entries` of the
+    adjacency matrix are destination × N + source, without duplicates.
     """
     node = torch.arange(num_nodes)[:, None]
     candidates = torch.randint(num_nodes, (num_nodes, NUM_CANDIDATES))

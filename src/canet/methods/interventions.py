@@ -123,12 +123,8 @@ class InterveningMethod(Method):
 class Interventions:
     """Adds random offsets to the features of a training batch, one offset per group of nodes.
 
-    Args:
-        settings: An :class:`InterventionSettings`.
-        view: The training view of the task. Groups, spreads and shifted columns are computed from
-            training nodes. Other nodes of the batch are assigned to the nearest group, or to the
-            group of their environment.
-        device: Device of the batch.
+    Groups, spreads and shifted columns are computed from training nodes. Other nodes of the batch
+    are assigned to the nearest group, or to the group of their environment.
     """
 
     def __init__(self, settings: Any, view: TrainingView, device: torch.device) -> None:

@@ -23,16 +23,11 @@ class Discrepancy(NamedTuple):
 
     .. math:: \left\| \frac{1}{n} \sum_i \beta_i \varphi(s_i) - \frac{1}{m} \sum_j \varphi(t_j)
               \right\|^2 = \tfrac{1}{2} \beta^\top Q \beta - c^\top \beta + a.
-
-    Args:
-        quadratic: $Q$ $[n, n]$.
-        linear: $c$ $[n]$.
-        constant: $a$.
     """
 
-    quadratic: np.ndarray
-    linear: np.ndarray
-    constant: float
+    quadratic: np.ndarray  # $Q$ $[n, n]$
+    linear: np.ndarray  # $c$ $[n]$
+    constant: float  # $a$
 
     @classmethod
     def between(cls, source: Tensor, target: Tensor) -> Discrepancy:

@@ -7,7 +7,7 @@ them in L hops) and a sample of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -88,20 +88,10 @@ class Block:
 
 @dataclass(frozen=True)
 class ReceptiveField:
-    """The part of a graph that a model reads to predict some nodes.
+    """The part of a graph that a model reads to predict some nodes."""
 
-    Args:
-        nodes: Ids $[n]$ of the nodes whose features are read. The predicted nodes come first.
-        blocks: One block per layer, in the order of the layers.
-    """
-
-    nodes: Tensor
-    blocks: tuple[Block, ...]
-
-    def with_graphs(self, graphs: Iterable[GraphSums]) -> ReceptiveField:
-        """Return the field with sums over graphs, one for each block."""
-        pairs = zip(self.blocks, graphs, strict=True)
-        return replace(self, blocks=tuple(replace(block, graphs=sums) for block, sums in pairs))
+    nodes: Tensor  # ids $[n]$ of the nodes whose features are read. The predicted nodes come first.
+    blocks: tuple[Block, ...]  # one block per layer, in the order of the layers
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> ReceptiveField:
         moved: dict[int, Block] = {}

@@ -24,18 +24,13 @@ Threshold: TypeAlias = float | Literal["best"]
 
 @dataclass(frozen=True)
 class Calibration:
-    """Corrections of the probabilities, learnt from validation nodes after training.
+    """Corrections of the probabilities, learnt from validation nodes after training."""
 
-    Args:
-        temperature: Divisor of the logits.
-        bias: Added to the logits of each class $[C]$ after that; empty: zero.
-        positive: Index of the rarer of two training classes; None for more classes.
-        threshold: Probability of this class from which a node is assigned to it for the best F1.
-    """
-
-    temperature: float = 1.0
+    temperature: float = 1.0  # divisor of the logits
+    # Added to the logits of each class $[C]$ after that; empty: zero.
     bias: list[float] = field(default_factory=list)
-    positive: int | None = None
+    positive: int | None = None  # index of the rarer of two training classes; None for more classes
+    # Probability of this class from which a node is assigned to it for the best F1.
     threshold: float = 0.5
 
     @classmethod
@@ -117,17 +112,16 @@ class Calibration:
 
     def threshold_as_number(self, threshold: Threshold, calibrated: bool = False) -> float:
         """Return a threshold of the probabilities, or of the calibrated ones."""
-        if threshold == "best":
-            return self._calibrated(self.threshold) if calibrated else self.threshold
-        if isinstance(threshold, str) or not 0 <= threshold <= 1:
-            raise InputError(f"threshold is {threshold!r}: pass a number from 0 to 1, or 'best'")
-        return threshold
-
-    def _calibrated(self, threshold: float) -> float:
-        """Return the calibrated probability of the rarer class that belongs to a raw one."""
-        if not 0 < threshold < 1 or self.positive is None:
+        if threshold != "best":
+            if isinstance(threshold, str) or not 0 <= threshold <= 1:
+                raise InputError(
+                    f"threshold is {threshold!r}: pass a number from 0 to 1, or 'best'"
+                )
             return threshold
-        difference = math.log(threshold / (1 - threshold)) / self.temperature
+        best = self.threshold
+        if not calibrated or not 0 < best < 1 or self.positive is None:
+            return best
+        difference = math.log(best / (1 - best)) / self.temperature
         if self.bias:
             difference += self.bias[self.positive] - self.bias[1 - self.positive]
         return 1 / (1 + math.exp(-difference))

@@ -206,10 +206,12 @@ class Graph:
         """Add the sums over graphs, one for each layer, to the blocks of a receptive field."""
         device, member = field.nodes.device, self.membership
         number = member.number[field.nodes.to(self.device)].to(device)
-        return field.with_graphs(
-            GraphSums(number[: block.num_dst], member.size.to(device), one)
-            for block, one in zip(field.blocks, sums, strict=True)
+        size, pairs = member.size.to(device), zip(field.blocks, sums, strict=True)
+        blocks = (
+            replace(block, graphs=GraphSums(number[: block.num_dst], size, one))
+            for block, one in pairs
         )
+        return replace(field, blocks=tuple(blocks))
 
     def neighbours(self, nodes: Tensor) -> Tensor:
         """Return the ids of all neighbours of `nodes`; an id may occur several times."""

@@ -9,17 +9,13 @@ import torch
 from torch import Tensor
 
 
+@dataclass(eq=False)
 class Graphs:
-    """Graph numbers of the destination and source nodes of a block.
+    """Graph numbers of the destination and source nodes of a block."""
 
-    Args:
-        dst: Graph number $[n_{dst}]$ of each destination, 0 or larger.
-        src: Graph number $[n_{src}]$ of each source; -1 for a source that no destination reads.
-    """
-
-    def __init__(self, dst: Tensor, src: Tensor) -> None:
-        self.dst = dst
-        self.src = src
+    dst: Tensor  # graph number $[n_{dst}]$ of each destination, 0 or larger
+    # Graph number $[n_{src}]$ of each source; -1 for a source that no destination reads.
+    src: Tensor
 
     def to(self, device: torch.device | str) -> Graphs:
         return Graphs(self.dst.to(device), self.src.to(device))
@@ -60,15 +56,10 @@ class Graphs:
 
 @dataclass(frozen=True)
 class Membership:
-    """The graph of each node, where a node that is alone in its graph has none.
+    """The graph of each node, where a node that is alone in its graph has none."""
 
-    Args:
-        number: Number $[N]$ of each node's graph; -1 if the node is alone.
-        size: Number of nodes $[G]$ of each graph.
-    """
-
-    number: Tensor
-    size: Tensor
+    number: Tensor  # number $[N]$ of each node's graph; -1 if the node is alone
+    size: Tensor  # number of nodes $[G]$ of each graph
 
     @classmethod
     def of(cls, graph: Tensor) -> Membership:
@@ -81,17 +72,12 @@ class Membership:
 
 @dataclass(frozen=True)
 class GraphSums:
-    r"""What a node reads from the other nodes of its graph, if these are not sources of a block.
+    r"""What a node reads from the other nodes of its graph, if these are not sources of a block."""
 
-    Args:
-        dst: Number $[n_{dst}]$ of each destination's graph; -1 if the node is alone in its graph.
-        size: Number of nodes $[G]$ of each graph.
-        sums: $\sum_v k_v [z_v \| 1]^\top$ $[G, H, H + 1]$ over the nodes of each graph.
-    """
-
+    # Number $[n_{dst}]$ of each destination's graph; -1 if the node is alone in its graph.
     dst: Tensor
-    size: Tensor
-    sums: Tensor
+    size: Tensor  # number of nodes $[G]$ of each graph
+    sums: Tensor  # $\sum_v k_v [z_v \| 1]^\top$ $[G, H, H + 1]$ over the nodes of each graph
 
     def to(self, device: torch.device | str) -> GraphSums:
         return GraphSums(self.dst.to(device), self.size.to(device), self.sums.to(device))
@@ -107,23 +93,16 @@ class GraphSums:
 
 @dataclass(frozen=True)
 class PaddedGraphs:
-    """B graphs of similar size, padded with zeros to S sources and T destinations each.
+    """B graphs of similar size, padded with zeros to S sources and T destinations each."""
 
-    Args:
-        count: B.
-        max_src: S, the number of nodes of the largest graph.
-        max_dst: T.
-        size: Number of nodes $[r, 1]$ of each destination's graph.
-        dst, src: Ids of the destinations $[r]$ and sources; None stands for all, in their order.
-        dst_slot, src_slot: Their positions in the padded rows; None if nothing is padded.
-    """
-
-    count: int
-    max_src: int
-    max_dst: int
-    size: Tensor
+    count: int  # B
+    max_src: int  # S, the number of nodes of the largest graph
+    max_dst: int  # T
+    size: Tensor  # number of nodes $[r, 1]$ of each destination's graph
+    # Ids of the destinations $[r]$ and sources; None stands for all, in their order.
     dst: Tensor | None
     src: Tensor | None
+    # Their positions in the padded rows; None if nothing is padded.
     dst_slot: Tensor | None
     src_slot: Tensor | None
 

@@ -26,13 +26,9 @@ class Projector(Protocol):
 class LayerInput:
     r"""Input of a layer: its states, and products of them that its modules share.
 
-    Each product is computed once. The projections of all modules are one matrix product.
-
-    Args:
-        z: States $[n_{src}, H]$.
-        block: The layer's neighbourhood.
-        branches: The layer's branches. Their `gather_operator` is the $\hat A$ of `gathered`.
-        others: Other modules that need projections of z.
+    Each product is computed once. The projections of z $[n_{src}, H]$ by the branches and by other
+    modules are one matrix product. The `gather_operator` of the branches is the $\hat A$ of
+    `gathered`.
     """
 
     def __init__(

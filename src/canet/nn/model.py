@@ -24,16 +24,12 @@ class ShiftedFeatures:
     r"""Features with an offset for each group of nodes, $x_v + o_{g(v)}$.
 
     The sum is never stored: a linear map of it is $x W + M (o W)$.
-
-    Args:
-        x: Features $[n, D]$: dense, sparse, or again :class:`ShiftedFeatures`.
-        offset: Offset $[G, D]$ of each group.
-        member: One-hot group membership $M$ $[n, G]$, dense or sparse. A node without a group has a
-            row of zeros.
     """
 
-    x: Features
-    offset: Tensor
+    x: Features  # features $[n, D]$: dense, sparse, or again :class:`ShiftedFeatures`
+    offset: Tensor  # offset $[G, D]$ of each group
+    # One-hot group membership $M$ $[n, G]$, dense or sparse. A node without a group has a row of
+    # zeros.
     member: Tensor | SparseMatrix
 
     @property

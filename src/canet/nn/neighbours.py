@@ -18,11 +18,8 @@ ENTRIES_AT_ONCE = 2**21
 class Neighbours:
     """The neighbours of all nodes in one direction, without the nodes themselves.
 
-    Only arrays over the nodes are computed; the others may be memory-mapped files.
-
-    Args:
-        csr: Neighbours grouped by node, their weights, and the weights of the self-loops.
-        dtype: Type of the normalised values; None: the default of torch.
+    Only arrays over the nodes are computed; the others may be memory-mapped files. `dtype` is that
+    of the normalised values; None: the default of torch.
     """
 
     def __init__(self, csr: Csr, dtype: torch.dtype | None = None) -> None:

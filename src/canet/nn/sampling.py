@@ -41,13 +41,7 @@ def draw_neighbours(rowptr: Tensor, nodes: Tensor, fanout: int, seed: int = 0) -
 
     A node with more neighbours draws with replacement, so that the cost does not depend on its
     degree. Its neighbours depend only on the seed and its id, not on the other nodes, the device or
-    the process.
-
-    Args:
-        rowptr: Where the neighbours of each node of the graph begin $[N + 1]$.
-        nodes: The nodes.
-        fanout: Number of neighbours.
-        seed: Determines the neighbours.
+    the process. The neighbours of each node of the graph begin at `rowptr` $[N + 1]$.
     """
     begin = rowptr[nodes]
     degree = rowptr[nodes + 1] - begin
@@ -81,13 +75,8 @@ def relabel(
 ) -> tuple[Tensor, list[Tensor]]:
     """Return `nodes` $[n]$, followed by the other nodes in `read`, and positions in this list.
 
-    The work does not depend on the size of the graph.
-
-    Args:
-        nodes: The nodes.
-        read: Node ids.
-        position: An array over all nodes of the graph that contains -1, and does so afterwards.
-        ascending: Whether the other nodes are in ascending order.
+    The work does not depend on the size of the graph. `position` is an array over all nodes that
+    contains -1, and does so afterwards.
     """
     n = nodes.numel()
     number_from = partial(torch.arange, dtype=position.dtype, device=position.device)
@@ -120,11 +109,7 @@ def most_nodes(num_nodes: int, fanout: Sequence[int], limit: int) -> list[int]:
 
 
 def parse_fanout(text: str, num_layers: int) -> tuple[int, ...]:
-    """`"15,10"` → `(15, 10)`; `all`: all neighbours in every layer.
-
-    Raises:
-        InputError: The text is not a list of integers, one for each layer.
-    """
+    """`"15,10"` → `(15, 10)`; `all`: all neighbours in every layer."""
     if text == ALL:
         return (-1,) * num_layers
     counts: tuple[int, ...] = ()

@@ -17,16 +17,12 @@ def select_rows(x: Tensor, rows: Tensor, kept: Tensor | None, slot: Tensor | Non
     """As `canet.nn.operations.select_rows`."""
     width = x.shape[1]
     out = torch.empty(rows.numel(), width, device=rows.device)
-    block = _columns(width)
+    block = min(MAX_COLUMNS, triton.next_power_of_2(width))
     launch(_select, (triton.cdiv(rows.numel(), ROWS), triton.cdiv(width, block)))(
         x, rows, kept, slot, out, rows.numel(), width,
         HAS_KEPT=slot is not None, BLOCK_R=ROWS, BLOCK_H=block,
     )  # fmt: skip
     return out
-
-
-def _columns(width: int) -> int:
-    return min(MAX_COLUMNS, triton.next_power_of_2(width))
 
 
 @triton.jit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,15 +17,15 @@ from canet.nn.sparse_matrix import Pattern, SparseMatrix
 HAS_MKL = torch.backends.mkl.is_available()
 
 
+@dataclass(eq=False)
 class Gathered:
     """Propagated states of the neighbours $[n, H]$ and own states $[n, H]$ of n nodes.
 
     `joined` $[n, 2H]$ is their concatenation, computed on first use.
     """
 
-    def __init__(self, neighbours: Tensor, own: Tensor) -> None:
-        self.neighbours = neighbours
-        self.own = own
+    neighbours: Tensor
+    own: Tensor
 
     @cached_property
     def joined(self) -> Tensor:
