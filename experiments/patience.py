@@ -23,7 +23,7 @@ import numpy as np
 from canet.data import DATASETS, load_task
 from canet.defaults import task_settings
 from canet.models.auto import AutoSettings
-from canet.models.portfolio import PRESETS
+from canet.models.portfolio import NETWORKS
 from canet.settings import override
 from canet.store.summary import OOD
 from canet.training import Trainer
@@ -40,7 +40,7 @@ def train(case: Case, device: str) -> Iterator[dict[str, Any]]:
     )
     shared = override(AutoSettings(), DATASETS[case.task].shared_settings)
     models: list[tuple[str, Any]] = []
-    for recipe in PRESETS["robust-1"]:
+    for recipe in NETWORKS:
         models.append(
             ("auto", Trainer(task, recipe.method, recipe.backbone, recipe.settings(shared), device))
         )

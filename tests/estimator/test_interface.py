@@ -154,10 +154,9 @@ def test_entry_points_add_methods_and_bad_ones_are_left_out(
 
 
 @pytest.mark.parametrize("method", ["erm", "auto"])
-def test_callbacks_are_called_for_every_epoch(method: str) -> None:
+def test_callbacks_are_called_for_every_epoch(method: str, few_models: None) -> None:
     facts: list[dict[str, Any]] = []
-    options = {"preset": "fast"} if method == "auto" else {}
-    model = small(method, callbacks=[facts.append], **options).fit(small_user_graph())
+    model = small(method, callbacks=[facts.append]).fit(small_user_graph())
     assert {tuple(one) for one in facts} == {("model", "seed", "epoch", "epochs", "loss", "valid")}
     assert [one["epoch"] for one in facts[:5]] == [1, 2, 3, 4, 5]
     if method == "erm":
@@ -394,7 +393,7 @@ def test_the_leaderboard_is_a_data_frame_if_pandas_is_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pandas = pytest.importorskip("pandas")
-    model = small("auto", preset="fast", time_limit=0, epochs=1).fit(small_user_graph())
+    model = small("auto", preset="fast").fit(small_user_graph())
     board = model.leaderboard()
     assert isinstance(board, pandas.DataFrame)
     assert board.to_dict("records") == model.leaderboard_rows()

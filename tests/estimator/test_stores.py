@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +114,7 @@ def test_without_batches_a_store_is_a_graph_in_memory(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"batch_size": 0, "fanout": "all"}
     found, expected = (fitted(data, **settings) for data in (store, store.load()))
     assert found.history_ == expected.history_
-    quick = NodeClassifier(preset="fast", epochs=2, time_limit=0, device="cpu").fit(store)
+    quick = NodeClassifier(preset="fast", device="cpu").fit(store)
     assert quick.predict_proba(store) == pytest.approx(quick.predict_proba(store.load()), abs=1e-5)
     with pytest.raises(InputError, match="environments"):
         found.environments(store)
@@ -179,10 +178,8 @@ def test_models_of_an_ensemble_predict_a_store_on_a_gpu_as_on_the_cpu(
     tmp_path: Path, room: bool, some: list[int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipes = (Recipe("erm", "transformer"), Recipe("canet", "gcn"), Recipe("erm", "sage"))
-    monkeypatch.setitem(auto.PRESETS, "robust-1", recipes)
-    monkeypatch.setattr(
-        auto, "with_weights", lambda found: [replace(c, weight=1 / 3) for c in found]
-    )
+    monkeypatch.setitem(auto.PRESETS, "robust", recipes)
+    monkeypatch.setattr(auto, "weights_of", lambda found: [1 / 3] * 3)
     store = write_store(tmp_path / "store", weighted=True)
     model = NodeClassifier(epochs=10, hidden=8, device="cpu").fit(store)
     assert len(model.fitted_.members) == 3

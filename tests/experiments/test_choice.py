@@ -1,48 +1,59 @@
-"""The comparison of what `auto` chooses: the page shows what it gave."""
+"""The comparison of the default with simple models: the page shows what it gave."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from canet.models import auto
 from experiments import choice
-from tests.support.small_task import FEW
 
 ROOT = Path(__file__).parents[2]
+FILES = ("results/choice/cases.jsonl", "results/choice/networks.jsonl")
 
 
-def test_the_pages_show_the_results_of_the_cases() -> None:
-    text = (ROOT / "results/choice/cases.jsonl").read_text(encoding="utf-8")
-    names = ("docs/results/choice.md", "docs/results/choice-tables.md")
-    page = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in names)
-    for line in choice.tables([json.loads(line) for line in text.splitlines()]).splitlines()[1:]:
+def test_the_page_shows_the_results_of_the_cases() -> None:
+    lines = [line for name in FILES for line in (ROOT / name).read_text("utf-8").splitlines()]
+    page = (ROOT / "docs/results/choice.md").read_text(encoding="utf-8")
+    for line in choice.tables([json.loads(line) for line in lines]).splitlines():
         assert line in page
 
 
-def test_regret_is_to_the_best_model_of_each_transfer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(choice.PRESETS, "robust-1", FEW)
-    models = {recipe.name: {"x": 0.1 * i} for i, recipe in enumerate(FEW)}
-    shared = {"protocol": "paper", "generator": "shared", "draw": 0, "rankings": {}}
-    cases = [
-        {**shared, "task": task, "models": models, "ways": {"auto": {"x": score}}}
-        for task, score in (("cora", 0.15), ("webkb", 0.19))
-    ]
-    halves = {"all": choice._by_transfer(cases)}
-    assert choice._regret_row("auto", halves) == ["auto", "3.0", "4.6", "5.0"]
-    assert choice._best_everywhere(halves["all"]) == FEW[-1].name
+def made_cases(score: float) -> list[dict[str, Any]]:
+    """One case with all models, of the default and of the earlier one, and a case of another."""
+    names = [recipe.name for recipe in choice.PRESETS["robust"]]
+    models = {name: {"x": 0.5 + 0.01 * i} for i, name in enumerate(names)}
+    models |= {name: {"x": 0.5} for name in (choice.TREES.name, choice.SIX)}
+    case = {"task": "webkb", "protocol": "texas", "generator": "shared", "draw": 0}
+    own = {**case, "models": models | {"auto": {"x": score}}, "candidates": []}
+    others = {"CaNet as published": {"x": 0.4}, "erm-transformer": {"x": 0.3}}
+    earlier = {**case, "models": others, "ways": {"auto": {"x": 0.2}}}
+    return [own, earlier, {**earlier, "draw": 1}]
+
+
+def test_scores_are_those_of_the_draws_that_the_default_has() -> None:
+    (scores,) = choice.by_transfer(made_cases(0.55)).values()
+    assert scores["auto"] == pytest.approx(55)
+    assert scores[choice.EARLIER] == pytest.approx(20)
+    assert scores[choice.HINDSIGHT] == pytest.approx(62)
+    table = choice.tables(made_cases(0.55))
+    assert "| webkb (1) | 56.0 | 40.0 | 30.0 | 50.0 | 51.0 | 50.0 | 54.0 | 50.0 | 20.0" in table
+    assert "| erm-gcn | -1.0 | -1.0 to -1.0 | 0 % | 0 % |" in table
+
+
+def test_intervals_treat_the_transfers_of_a_task_as_one() -> None:
+    same = {("webkb", "texas", "shared", str(i)): 1.0 for i in range(50)}
+    other = {("roads", "greer_sc", "shared", str(i)): 3.0 for i in range(50)}
+    assert choice._interval(same) == (1.0, 1.0)
+    assert choice._interval({**same, **other}) == (1.0, 3.0)  # as with two numbers
 
 
 @pytest.mark.slow
 def test_a_case_is_examined(monkeypatch: pytest.MonkeyPatch, data_root: Path) -> None:
     monkeypatch.setenv("CANET_DATA_ROOT", str(data_root))
-    monkeypatch.setitem(auto.PRESETS, "robust-1", FEW)
-    monkeypatch.setattr(choice, "ERM", FEW[0].name)
-    case = choice.Case("webkb", "texas", "shared", 0)
-    found = choice.examine(case, "cpu", ["features", "degree", "communities"])
-    assert {"groups", "degree", "communities", "features", "validation", "rating"} == set(
-        found["rankings"]
-    )
-    assert set(found["ways"]["auto"]) == {"cornell", "wisconsin"}
+    found = choice.examine(choice.Case("webkb", "texas", "shared", 0), "cpu")
+    assert len(found["candidates"]) == len(choice.PRESETS["robust"]) + 2
+    assert set(found["models"]["auto"]) == {"cornell", "wisconsin"}
+    assert {choice.SIX, choice.TREES.name, "erm-gcn"} < set(found["models"])

@@ -1,4 +1,4 @@
-"""`auto` rates models under simulated shift, and averages the best."""
+"""`auto` compares models under simulated shift, and averages them by their likelihood there."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from canet.data.graph_data import GraphData
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, InputWarning
 from canet.models import Auto, Fitted, Options
-from canet.models.auto import AutoSettings, with_weights
+from canet.models.auto import AVERAGE, LARGEST_CLASS, AutoSettings
 from canet.models.base import WORK_FOLDER
-from canet.models.portfolio import NEWEST, PRESETS, RECIPES, Recipe
-from canet.store.result import Candidate
+from canet.models.parts import Parts, weights_of
+from canet.models.portfolio import PRESETS, Recipe
 from canet.store.run_folder import find_runs
 from canet.training import Trainer
 from canet.util.processes import Processes
@@ -53,82 +53,97 @@ def same(one: Fitted, other: Fitted) -> bool:
     )
 
 
-def candidate(name: str, validation: float, *shifts: float) -> Candidate:
-    scores = {str(i): score for i, score in enumerate(shifts)}
-    return Candidate(name, validation, scores, 0.0, 1.0)
+def test_weights_follow_the_likelihood() -> None:
+    weights = weights_of([-1.0, -1.2, -0.6, -2.0])
+    kept = np.exp(np.array([-1.0, -1.2, -0.6]) / 0.2)
+    assert weights == pytest.approx([*kept / kept.sum(), 0.0])  # the last has less than 2 %
+    assert weights_of([-3.0]) == [1.0]
+    assert weights_of([-1.0] * 8) == pytest.approx([1 / 8] * 8)
+    many = weights_of([-1.0 - 0.001 * i for i in range(12)])
+    assert [weight > 0 for weight in many] == [True] * 8 + [False] * 4
 
 
-def test_the_best_half_by_validation_and_held_out_parts_has_the_weight() -> None:
-    tried = [
-        candidate("a", 90.0, 10.0, 30.0),  # 55
-        candidate("b", 70.0, 60.0, 50.0),  # 62.5
-        candidate("c", 60.0),  # no part: 60
-        candidate("d", 50.0, 50.0, 70.0),  # 55: a tie goes to the earlier
-        candidate("e", 0.0, 100.0, 100.0),
-    ]
-    assert [one.rating for one in tried] == [55.0, 62.5, 60.0, 55.0, 50.0]
-    assert [one.weight for one in with_weights(tried)] == [1 / 3, 1 / 3, 1 / 3, 0, 0]
-    many = [candidate(str(i), float(i)) for i in range(20)]
-    assert [one.name for one in with_weights(many) if one.weight] == ["15", "16", "17", "18", "19"]
+def test_likelihoods_are_means_over_parts_and_nodes() -> None:
+    task = small_task(sample_weight=torch.rand(300) + 0.1)
+    parts = Parts(task, torch.tensor([1.0, 2.0, 3.0]))
+    logits = {p: torch.randn(parts._nodes(p).numel(), 3) for p in parts.tasks}
+    found = []
+    for part, own in parts.tasks.items():
+        nodes = own.valid if part == "valid" else own.test_ood["held out"]
+        total = weights = 0.0
+        for row, node in zip(logits[part].double(), nodes, strict=True):
+            label = int(own.data.y[node])
+            weight = float(own.data.sample_weight[node]) * (1.0, 2.0, 3.0)[label]
+            total += weight * float(torch.log(torch.exp(row[label]) / torch.exp(row).sum()))
+            weights += weight
+        found.append(total / weights)
+    assert len(found) == 5
+    assert parts.likelihood(logits) == pytest.approx(mean(found))
+    hardest = sorted(zip(found[1:], list(parts.tasks)[1:], strict=True))[:2]
+    parts.keep_hardest(logits)
+    assert set(parts.tasks) == {"valid", *(name for _, name in hardest)}
 
 
-def test_larger_presets_contain_smaller_ones_without_duplicates() -> None:
-    assert PRESETS["fast-1"] == PRESETS["robust-1"][:3]
-    assert PRESETS["robust-1"] == PRESETS["best-1"][: len(PRESETS["robust-1"])]
-    assert len({recipe.name for recipe in RECIPES}) == len(RECIPES)
+def test_the_fast_preset_has_no_networks_and_no_model_occurs_twice() -> None:
+    assert {recipe.method for recipe in PRESETS["fast"]} == {"linear", "trees"}
+    assert PRESETS["robust"][: len(PRESETS["fast"])] == PRESETS["fast"]
+    assert len({recipe.name for recipe in PRESETS["robust"]}) == len(PRESETS["robust"])
 
 
-def test_a_preset_is_kept_with_its_number() -> None:
-    assert AutoSettings().preset == "robust-1"
-    assert AutoSettings(preset="fast") == AutoSettings(preset="fast-1")
-    assert set(PRESETS) == set(NEWEST.values())
-
-
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+@pytest.mark.parametrize("recipe", PRESETS["robust"], ids=lambda recipe: recipe.name)
 def test_every_model_trains_with_its_own_settings_and_those_of_all(
     recipe: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = recipe.settings(QUICK)
-    assert (settings.epochs, settings.hidden) == (4, 8)
     assert all(getattr(settings, name) == value for name, value in recipe.changes.items())
-    monkeypatch.setitem(PRESETS, "robust-1", (recipe,))
+    if recipe.backbone:
+        assert (settings.epochs, settings.hidden) == (4, 8)
+    monkeypatch.setitem(PRESETS, "robust", (recipe,))
     average = run()
-    (found,), (member,) = average.result.candidates, average.state()[0]["members"]
-    assert (member["method"], member["backbone"]) == (recipe.method, recipe.backbone)
-    assert member["settings"] == asdict(settings)
-    assert found.weight == 1
+    found, (member,) = average.result.candidates, average.state()[0]["members"]
+    assert [one.weight for one in found] == [1, 0, 0]
+    assert [one.name for one in found] == [recipe.name, AVERAGE, LARGEST_CLASS]
+    assert member["kind"] == ("network" if recipe.backbone else recipe.method)
+    chosen = {"penalty": member["settings"]["penalty"]} if recipe.method == "linear" else {}
+    assert member["settings"] == asdict(settings) | chosen
 
 
 def test_candidates_have_the_scores_of_trainings_one_by_one(few_models: None) -> None:
-    from canet.models.shifts import HELD_OUT, simulate_shifts
-
     task, chosen = small_task(), run(3)
-    for recipe, found in zip(PRESETS["robust-1"], chosen.result.candidates, strict=True):
+    every = Parts(task).tasks
+    for recipe, found in zip(PRESETS["robust"], chosen.result.candidates, strict=False):
 
-        def score(part: ShiftTask, split: str, recipe: Any = recipe) -> float:
-            how = recipe.method, recipe.backbone, recipe.settings(QUICK), "cpu"
-            return Trainer(part, *how).run(3).result.scores[split]
+        def score(part: str, split: str, recipe: Any = recipe, **how: Any) -> float:
+            learner = recipe.learner(QUICK, Options("cpu"), **how)
+            return learner.run(every[part], {3: None})[0].result.scores[split]
 
-        assert found.validation == score(task, "valid")
-        assert found.shifts == {
-            shift.name: score(shift.task, f"ood/{HELD_OUT}") for shift in simulate_shifts(task)
-        }
-        assert found.rating == (found.validation + mean(found.shifts.values())) / 2
+        assert found.validation == score("valid", "valid")
+        how = {}
+        if recipe.method == "linear":  # the penalty was chosen on all nodes
+            (whole,) = recipe.learner(QUICK, Options("cpu")).run(task, {3: None})
+            how = whole.chosen_settings()
+        assert len(found.shifts) == 2
+        assert found.shifts == {part: score(part, "ood/held out", **how) for part in found.shifts}
+        assert found.held_out == mean(found.shifts.values())
 
 
 def test_scores_are_those_of_averaged_probabilities(few_models: None) -> None:
     task, chosen = small_task(), run()
-    members = [c for c in chosen.result.candidates if c.weight]
-    parts = []
-    for member in members:
-        (recipe,) = [recipe for recipe in PRESETS["robust-1"] if recipe.name == member.name]
-        alone = recipe.learner(QUICK, Options("cpu")).trainer(task)
-        method = alone.run(0).method.eval()
-        with torch.no_grad():
-            batch = alone.fields.batch("ood/later")
-            parts.append(method.predict(batch).double().softmax(dim=1))
-    right = (sum(parts).argmax(dim=1) == task.data.y[task.test_ood["later"]]).double().mean()
-    assert chosen.result.scores["ood/later"] == pytest.approx(float(right), abs=1e-9)
+    candidates = chosen.result.candidates
+    parts = 0.0
+    for recipe, found in zip(PRESETS["robust"], candidates, strict=False):
+        (alone,) = recipe.learner(QUICK, Options("cpu")).run(task, {0: None})
+        logits = alone.logits(task)
+        parts = parts + found.weight * torch.cat(
+            [logits[split].double().softmax(dim=1) for split in ("valid", "ood/later")]
+        )
+    nodes = torch.cat([task.valid, task.test_ood["later"]])
+    right = (parts.argmax(dim=1) == task.data.y[nodes]).double()
+    assert chosen.result.scores["valid"] == pytest.approx(float(right[:60].mean()), abs=1e-9)
+    assert chosen.result.scores["ood/later"] == pytest.approx(float(right[60:].mean()), abs=1e-9)
+    average, largest = candidates[-2:]
+    assert average.validation == pytest.approx(chosen.result.scores["valid"])
+    assert largest.validation == pytest.approx(1 / 3)
 
 
 def test_the_same_seed_is_the_same_choice_to_the_bit(few_models: None) -> None:
@@ -155,14 +170,16 @@ def test_a_choice_that_was_stopped_continues_to_the_same_bits(
 
     def stopping(*args: Any, **options: Any) -> Any:
         calls.append(1)
-        if len(calls) == 7:
+        if len(calls) == 3:
             raise KeyboardInterrupt
         return real(*args, **options)
 
     monkeypatch.setattr(Trainer, "run_together", stopping)
     with pytest.raises(KeyboardInterrupt):
         run(0, tmp_path / "half")
-    assert len(list((tmp_path / "half" / WORK_FOLDER).rglob("done"))) == 6
+    assert (
+        len(list((tmp_path / "half" / WORK_FOLDER).rglob("done"))) == 5 + 2
+    )  # the linear model without every part, two networks
     assert same(whole, run(0, tmp_path / "half"))
     for name in ("whole", "half"):
         assert not (tmp_path / name / WORK_FOLDER).exists()
@@ -186,12 +203,43 @@ def test_a_cluster_gives_the_bits_of_one_process(few_models: None, cluster: Any)
 
 
 def test_a_time_limit_cuts_the_list_of_models(few_models: None) -> None:
-    assert [c.name for c in run(time_limit=0).result.candidates] == ["erm-sage"]
-    assert len(run(time_limit=3600).result.candidates) == 3
+    with pytest.warns(InputWarning, match="1 of 3 models were compared"):
+        found = run(time_limit=0).result.candidates
+    assert [one.weight for one in found] == [1, 0, 0, 0, 0]
+    assert [one.note for one in found[:3]] == ["", *["the time limit was reached"] * 2]
+    assert all(one.weight for one in run(time_limit=3600).result.candidates[:1])
+
+
+@pytest.mark.parametrize("recipe", PRESETS["robust"][::4], ids=lambda recipe: recipe.method)
+def test_a_time_limit_also_ends_a_training(
+    recipe: Any, few_models: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PRESETS, "robust", (FEW[0], recipe))
+    late = iter([False] * 2)  # the second model starts in time
+    monkeypatch.setattr(
+        "canet.models.base.time.time", lambda: 0.0 if not next(late, True) else 1e12
+    )
+    with pytest.warns(InputWarning, match="1 of 2 models were compared"):
+        found = run(time_limit=1000).result.candidates
+    assert found[1].note == "the time limit was reached"
+
+
+def test_an_interrupted_choice_keeps_the_finished_models_if_asked(
+    few_models: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopping(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "run_together", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    with pytest.warns(InputWarning, match="stopped: 1 of 3 models were compared"):
+        found = run(keep_on_interrupt=True)
+    assert [one.weight for one in found.candidates[:3]] == [1, 0, 0]
 
 
 def test_a_choice_with_another_time_limit_is_another_run(few_models: None, tmp_path: Path) -> None:
-    run(0, tmp_path, time_limit=0)
+    run(0, tmp_path, time_limit=500)
     with pytest.raises(CanetError, match="other settings"):
         run(0, tmp_path)
 
@@ -200,8 +248,8 @@ def test_a_choice_with_another_time_limit_is_another_run(few_models: None, tmp_p
 def test_a_damaged_part_is_trained_again(file: str, few_models: None, tmp_path: Path) -> None:
     whole = run()
     work = tmp_path / WORK_FOLDER
-    list(islice(Auto(QUICK, Options("cpu")).try_all(small_task(), 0, work), 2))
-    damaged = work / "0" / "0" / "seed-0" / file
+    list(islice(Auto(QUICK, Options("cpu")).try_all(Parts(small_task()), 0, work), 2))
+    damaged = work / "1" / "0" / "seed-0" / file
     damaged.write_bytes(damaged.read_bytes()[:-3] + b"   ")
     with pytest.warns(InputWarning, match="trained again"):
         assert same(run(0, tmp_path), whole)
@@ -209,8 +257,7 @@ def test_a_damaged_part_is_trained_again(file: str, few_models: None, tmp_path: 
 
 def test_the_epochs_of_all_trainings_are_reported(few_models: None) -> None:
     result = run().result
-    trainings = len(FEW) * (1 + len(result.candidates[0].shifts))
-    assert result.epochs == trainings * QUICK.epochs
+    assert result.epochs == 2 * 3 * QUICK.epochs  # two networks, on all nodes and two parts
     assert result.seconds == pytest.approx(sum(one.seconds for one in result.candidates))
 
 
@@ -229,17 +276,18 @@ def test_a_model_that_fails_is_left_out_with_a_warning(monkeypatch: pytest.Monke
     one_column = replace(
         task, data=GraphData(x=task.data.x[:, :1], y=task.data.y, edge_index=task.data.edge_index)
     )
-    monkeypatch.setitem(PRESETS, "robust-1", (intervening, Recipe("erm", "mlp")))
+    monkeypatch.setitem(PRESETS, "robust", (intervening, Recipe("erm", "mlp")))
     with pytest.warns(InputWarning, match="feature columns"):
         found = run(task=one_column).result.candidates
-    assert [one.name for one in found] == ["erm-mlp"]
-    monkeypatch.setitem(PRESETS, "robust-1", (intervening,))
+    assert [(one.name, one.weight) for one in found[1:2]] == [("erm-mlp", 1)]
+    assert "feature columns" in found[0].note
+    monkeypatch.setitem(PRESETS, "robust", (intervening,))
     with pytest.warns(InputWarning), pytest.raises(CanetError, match="no model"):
         run(task=one_column)
 
 
 def test_unfinished_trainings_are_no_runs(few_models: None, tmp_path: Path) -> None:
-    list(Auto(QUICK).try_all(small_task(), 0, tmp_path / "run" / WORK_FOLDER))
+    list(Auto(QUICK).try_all(Parts(small_task()), 0, tmp_path / "run" / WORK_FOLDER))
     with pytest.raises(CanetError, match="no finished run"):
         find_runs(tmp_path)
 
@@ -257,12 +305,18 @@ def fitted(**params: Any) -> canet.NodeClassifier:
 def test_a_classifier_chooses_unless_a_method_is_named(few_models: None) -> None:
     model = fitted()
     board = model.leaderboard_rows()
-    assert [row["rating"] for row in board] == sorted((r["rating"] for r in board), reverse=True)
-    assert {"without north", "without south"} <= set(board[0])
+    *rows, average, best, largest = board
+    assert [row["weight"] for row in rows] == sorted((r["weight"] for r in rows), reverse=True)
+    assert sum(name.startswith("without ") for name in rows[0]) == 2
     assert sum(row["weight"] for row in board) == pytest.approx(1)
-    assert sorted(row["model"] for row in board) == sorted(r.name for r in PRESETS["robust-1"])
+    assert sorted(row["model"] for row in rows) == sorted(r.name for r in PRESETS["robust"])
+    names = [row["model"] for row in (average, best, largest)]
+    assert names == [AVERAGE, "best single model", LARGEST_CLASS]
+    assert best["note"] == max(rows, key=lambda row: row["likelihood"])["model"]
+    assert f"averages {sum(r['weight'] > 0 for r in rows)} of 3 models" in model.summary()
+    assert f"{100 * largest['held_out']:.1f} %" in model.summary()
     assert model.predict_proba(small_user_graph()).shape == (60, 3)
-    assert model.embed(small_user_graph()).shape == (60, 16)
+    assert model.embed(small_user_graph()).shape[0] == 60
     assert fitted(method="erm").leaderboard_rows() == []
     prepared = model.prepare(small_user_graph())
     assert np.array_equal(model.predict_proba(prepared), model.predict_proba(small_user_graph()))
@@ -274,7 +328,7 @@ def test_a_classifier_chooses_unless_a_method_is_named(few_models: None) -> None
     ("params", "words"),
     [
         ({"backbone": "gcn"}, "backbone"),
-        ({"preset": "fastest"}, "fast, robust, best"),
+        ({"preset": "fastest"}, "fast, robust"),
         ({"num_environments": 3}, "'canet'"),
         ({"n_jobs": 0}, "jobs is 0"),
     ],
@@ -311,7 +365,7 @@ def test_a_diagnosis_changes_columns_and_edges_of_every_member(few_models: None)
 
     model, data = fitted(), small_user_graph()
     graph = read_graph(model, data)
-    assert len(graph.members) == 2
+    assert len(graph.members) == len(model.fitted_.members)
     changed = data.clone()
     changed.x = data.x.clone()
     changed.x[:, 1] = 0

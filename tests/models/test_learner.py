@@ -61,12 +61,12 @@ def test_an_average_with_a_network_is_saved_and_restored() -> None:
 def test_auto_chooses_among_networks_and_other_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(PRESETS, "robust-1", (Recipe("erm", "mlp"), MeanRecipe()))
-    monkeypatch.setattr("canet.models.auto.MAX_MEMBERS", 2)
-    monkeypatch.setattr("canet.models.auto.math.ceil", lambda count: 2)
+    monkeypatch.setitem(PRESETS, "robust", (Recipe("erm", "mlp"), MeanRecipe()))
+    monkeypatch.setattr("canet.models.parts.TEMPERATURE", 10.0)
     model, data = fitted(), small_user_graph()
-    assert sorted(row["model"] for row in model.leaderboard_rows()) == ["erm-mlp", "nearest mean"]
-    assert all(row["weight"] == 0.5 for row in model.leaderboard_rows())
+    board = {row["model"]: row["weight"] for row in model.leaderboard_rows()}
+    assert board["erm-mlp"] > 0
+    assert board["nearest mean"] > 0
     model.save(tmp_path / "model")
     again = canet.load(tmp_path / "model")
     assert np.array_equal(again.predict_proba(data), model.predict_proba(data))

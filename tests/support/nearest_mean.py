@@ -59,5 +59,5 @@ class MeanRecipe:
 
     name = "nearest mean"
 
-    def learner(self, shared: Settings, options: Options | None = None) -> Learner:
+    def learner(self, shared: Settings, options: Options | None = None, **_: Any) -> Learner:
         return NearestMean(shared, options)

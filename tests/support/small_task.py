@@ -14,7 +14,7 @@ from canet.models.portfolio import Recipe
 
 INSIDE, ALL = 240, 300
 FEW = (
-    Recipe("erm", "sage"),
+    Recipe("linear", changes={"neighbours": False}),
     Recipe("erm", "mlp"),
     Recipe("erm", "gcn", {"norm": "layer", "scaling": "standardised"}),
 )
@@ -50,4 +50,4 @@ def small_task(**changes: Any) -> ShiftTask:
 @pytest.fixture
 def few_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make `robust` train three models."""
-    monkeypatch.setitem(auto.PRESETS, "robust-1", FEW)
+    monkeypatch.setitem(auto.PRESETS, "robust", FEW)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
+import sys
 from pathlib import Path
-from statistics import mean
 from typing import Annotated, Any
 
 import typer
@@ -66,13 +67,11 @@ def fit(
     backbone: options.BackboneName = None,
     preset: Annotated[
         str | None,
-        typer.Option(help="Number of models that auto tries: fast, robust (default) or best."),
+        typer.Option(help="Models that auto compares: robust (default), or fast: no networks."),
     ] = None,
     time_limit: Annotated[
         float | None,
-        typer.Option(
-            min=0, max=MAX_SECONDS, help="Seconds after which auto starts no further model."
-        ),
+        typer.Option(min=0, max=MAX_SECONDS, help="Seconds in which auto compares models."),
     ] = None,
     settings: options.SettingsOptions,
     metric: options.MetricName = None,
@@ -91,8 +90,9 @@ def fit(
 ) -> None:
     """Train a model on your graph and save it.
 
-    Use it with `canet predict` and `canet diagnose`. By default several models are tried, and the
-    best are averaged. If the command is interrupted, run it again to continue.
+    Use it with `canet predict` and `canet diagnose`. By default linear models, trees and networks
+    are compared and averaged; on a terminal, Ctrl-C stops that and keeps the best so far. If the
+    command is interrupted otherwise, run it again to continue.
     """
     from canet.data.metrics import METRICS
     from canet.defaults import changed
@@ -143,6 +143,7 @@ def fit(
     )
     work = out / CHECKPOINTS
     model.set_params(
+        keep_on_interrupt=sys.stderr.isatty(),
         n_jobs=jobs,
         ray=ray,
         checkpoints=work,
@@ -151,6 +152,8 @@ def fit(
         callbacks=None if log is None else [TensorBoardLog(log)],
         **changes,
     )
+    if model.keep_on_interrupt and model.method_name == "auto" and not output.silent:
+        print("Press Ctrl-C to stop and keep the best so far.", file=sys.stderr)
     try:
         with exclusive_lock(work), fit_display("reading", quiet=not model.verbose) as display:
             check_target(out, overwrite)  # again: another fit may have ended while this one waited
@@ -184,12 +187,13 @@ def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
         "features": model.n_features_in_,
         "metric": model.metric,
         "scores": model.scores_,
-        "selection": "best rating" if model.candidates_ else "best validation",
+        "selection": "held-out likelihood" if model.candidates_ else "best validation",
         "selected_epoch": model.selected_epoch_,
         "environments_seen": model.environments_seen_,
         "shifted_columns": shifted,
         "settings": model.settings_,
         "leaderboard": model.leaderboard_rows(),
+        "summary": model.summary(),
     }
 
 
@@ -201,7 +205,7 @@ def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
     for note in notes:
         print_text(f"note: {note}")
     if summary["leaderboard"]:
-        _show_choice(summary["leaderboard"])
+        _show_choice(summary)
     name = summary["method"] if summary["leaderboard"] else "{method}-{backbone}".format(**summary)
     title = f"Scores of the model ({name}, {len(summary['classes'])} classes)"
     rows = [(name, f"{100 * score:.2f}") for name, score in summary["scores"].items()]
@@ -214,33 +218,23 @@ def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
     )
 
 
-def _show_choice(board: list[dict[str, Any]]) -> None:
-    """Print the models that were tried, and the rule that chose."""
-    from canet.errors import listed
+def _show_choice(summary: dict[str, Any]) -> None:
+    """Print the models that were compared, and what was chosen."""
     from canet.util.console import print_table, print_text
 
-    parts = [name for name in board[0] if name.startswith("without ")]
-    columns = ["model", "rating", "validation", "held out", "weight"]
-    rows = []
-    for row in board:
-        held_out = f"{100 * mean(row[part] for part in parts):.1f}" if parts else "–"
-        scores = [f"{100 * row[name]:.1f}" for name in ("rating", "validation")]
-        rows.append([row["model"], *scores, held_out, f"{row['weight']:.2f}"])
+    rows = [
+        [
+            row["model"],
+            f"{row['weight']:.2f}" if row["weight"] else "",
+            *(
+                "–" if math.isnan(row[name]) else f"{100 * row[name]:.1f}"
+                for name in ("validation", "held_out")
+            ),
+            f"{row['seconds']:.1f}" if row["seconds"] else "",
+            row["note"],
+        ]
+        for row in summary["leaderboard"]
+    ]
+    columns = ["model", "weight", "validation", "held out", "seconds", ""]
     print_table("Models, the best first; scores in %", columns, rows)
-    members = sum(row["weight"] > 0 for row in board)
-    if members == len(board) and not parts:
-        print_text("The model is the average of these models.")
-        return
-    print_text(f"The model is the average of the best {members} of {len(board)} models.")
-    if parts:
-        names = listed(name.removeprefix("without ") for name in parts)
-        groups = " A group has nodes with similar features." if "group 1" in names else ""
-        print_text(
-            "The rating of a model is the mean of its validation score and its mean score on "
-            f"held-out parts of the training data ({names}), each without training on that part."
-            f"{groups}"
-        )
-    else:
-        print_text(
-            "The rating is the validation score: there are too few labels to hold out parts."
-        )
+    print_text(summary["summary"])

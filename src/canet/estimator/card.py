@@ -16,7 +16,7 @@ def model_card(model: Any, has_reference: bool) -> str:
     data, encoding = model.data_, model.encoding_
     is_auto = bool(model.candidates_)
     name = model.method_name if is_auto else f"{model.method_name}-{model.backbone_name}"
-    rule = "chosen by the best rating" if is_auto else "epoch with the best validation score"
+    rule = "weights by held-out likelihood" if is_auto else "epoch with the best validation score"
     columns = "arrays without names"
     if encoding is not None:
         columns = listed(map(_escaped, encoding.blocks), len(encoding.blocks))
@@ -46,11 +46,12 @@ def model_card(model: Any, has_reference: bool) -> str:
     for split, score in model.scores_.items():
         lines.append(f"| {split} | {data[split]:,} | {100 * score:.1f} % |")
     if is_auto:
-        lines += ["", "## Models", "", "| model | rating | weight |", "|---|--:|--:|"]
+        heads = ("weight", "validation", "held out")
+        lines += ["", "## Models", "", f"| model | {' | '.join(heads)} |", "|---|--:|--:|--:|"]
         for row in model.leaderboard_rows():
-            lines.append(
-                f"| {_escaped(row['model'])} | {100 * row['rating']:.1f} % | {row['weight']:.2f} |"
-            )
+            scores = (f"{100 * row[name]:.1f} %" for name in ("validation", "held_out"))
+            cells = _escaped(row["model"]), f"{row['weight']:.2f}", *scores
+            lines.append(f"| {' | '.join(cells)} |")
     changed = ", ".join(f"{name}={value}" for name, value in model.settings_.items())
     lines += [
         "",

@@ -31,6 +31,7 @@ from canet.estimator.fitting import (
 from canet.estimator.predicting import PredictionMixin
 from canet.estimator.reference import Reference, build_reference
 from canet.estimator.saving import load_classifier, save_classifier
+from canet.estimator.summary import leaderboard_rows, summary_of
 from canet.methods import Backbone
 from canet.methods.base import ModelSettings
 from canet.models import (
@@ -60,9 +61,10 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
     """Learns the classes of the nodes of a graph, and predicts them on the same or another graph.
 
     Args:
-        method: `auto`, which trains several models and averages those that score best on held-out
-            parts of the training data; the name of a method, one of `canet.METHODS`; or a subclass
-            of :class:`canet.methods.Method` or :class:`canet.models.Learner`.
+        method: `auto`, which trains linear models, trees and networks, and averages them by what
+            they predict on held-out parts of the training data; the name of a method, one of
+            `canet.METHODS`; or a subclass of :class:`canet.methods.Method` or
+            :class:`canet.models.Learner`.
         backbone: Name of a backbone, one of `canet.BACKBONES`, or a :class:`canet.nn.Backbone`.
             None: gcn. `auto` chooses the backbone itself.
         epochs: Number of training epochs. None: the default of the method.
@@ -74,9 +76,12 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             inversely proportional to the class frequencies. None: equal weights.
         undirected: If True, each edge is used in both directions. If False, edges are directed.
             None is like False, with a warning if few edges have a reverse edge.
-        preset: Models that `auto` trains: `fast` (a few), `robust` (a dozen, the default) or `best`
-            (all).
-        time_limit: Seconds after which `auto` starts no further model. None: no limit.
+        preset: Models that `auto` compares: `robust` (linear models, trees and networks, the
+            default) or `fast` (no networks).
+        time_limit: Seconds in which `auto` compares models; the first, a linear model, always ends.
+            None: no limit.
+        keep_on_interrupt: Whether Ctrl-C ends the comparison of `auto` and keeps the models that
+            are finished, instead of raising `KeyboardInterrupt`.
         n_jobs: Number of processes in which `auto` trains; -1: one for each core.
         ray: Address of a Ray cluster on which `auto` trains, or `auto` for a running one.
         checkpoints: Folder for unfinished training: if `fit` is interrupted, the next call with the
@@ -127,6 +132,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         undirected: bool | None = None,
         preset: str | None = None,
         time_limit: float | None = None,
+        keep_on_interrupt: bool = False,
         n_jobs: int = 1,
         ray: str | None = None,
         checkpoints: str | Path | None = None,
@@ -146,6 +152,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         self.undirected = undirected
         self.preset = preset
         self.time_limit = time_limit
+        self.keep_on_interrupt = keep_on_interrupt
         self.n_jobs = n_jobs
         self.ray = ray
         self.checkpoints = checkpoints
@@ -281,13 +288,15 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         return get_backbone_name(self.method, self.backbone)
 
     def leaderboard(self) -> Any:
-        """Return the models that `auto` tried, the best first.
+        """Return the models that `auto` compared, the best first.
 
         The result is a pandas DataFrame with one row per model or, if pandas is not installed, a
-        list with one dict per model. Models are chosen by their `rating`: the mean of the
-        `validation` score and of the mean score on the held-out parts, whose columns come next.
-        `weight` is the weight of a model in the average that predicts; 0 if it is not used. All
-        scores are between 0 and 1.
+        list with one dict per model. `weight` is the weight of a model in the average that
+        predicts, 0 if it is not used. It follows from the `likelihood`: the mean logarithm of the
+        probability of the right class, over the validation nodes and each held-out part.
+        `validation` and `held_out` are scores between 0 and 1, `seconds` the time of all trainings.
+        A `note` says why a model has no scores. Rows at the end compare with the average, the best
+        single model and the largest class.
         """
         rows = self.leaderboard_rows()
         try:
@@ -299,17 +308,12 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
     def leaderboard_rows(self) -> list[dict[str, Any]]:
         """Return the leaderboard as a list with one dict per model."""
         check_is_fitted(self)
-        return [
-            {
-                "model": one.name,
-                "rating": one.rating,
-                "validation": one.validation,
-                **one.shifts,
-                "weight": one.weight,
-                "seconds": one.seconds,
-            }
-            for one in sorted(self.candidates_, key=lambda one: -one.rating)
-        ]
+        return leaderboard_rows(self.candidates_)
+
+    def summary(self) -> str:
+        """Return in a few sentences what was chosen, why, and how sure that is."""
+        check_is_fitted(self)
+        return summary_of(self)
 
     def save(self, path: str | Path, keep_reference: bool = True, overwrite: bool = False) -> None:
         """Write the model to a folder, for `NodeClassifier.load`. The files are not pickles.
@@ -399,6 +403,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
                 threads=self.threads or (1 if pool or is_small else torch.get_num_threads()),
                 callbacks=self.callbacks or (),
                 pool=pool,
+                keep_on_interrupt=self.keep_on_interrupt,
             )
             learner = get_learner(self.method, self.backbone, settings, options)
             report = display.training_callback(learner.name, unit="run" if several else "epoch")

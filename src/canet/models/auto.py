@@ -1,4 +1,4 @@
-"""`auto`: train the models of a preset under simulated shifts, and average the best ones."""
+"""`auto`: compare models under simulated shifts, and average them by what they predict there."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from signal import SIGINT
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,105 +22,79 @@ from canet.errors import CanetError, ChecksumError, warn_user
 from canet.methods import Settings
 from canet.methods.interventions import InterventionWarning
 from canet.models.average import Average
-from canet.models.base import Fitted, Learner
-from canet.models.portfolio import NEWEST, PRESETS, Recipe
-from canet.models.shifts import HELD_OUT, SimulatedShift, simulate_shifts
+from canet.models.base import Fitted, Learner, OutOfTime
+from canet.models.parts import VALID, Logits, Parts, weights_of
+from canet.models.portfolio import PRESETS, Recipe
 from canet.settings import setting
 from canet.store.result import Candidate
 from canet.store.run_folder import CONFIG, RunFolder
-from canet.store.summary import OOD
 from canet.training import Callback
 from canet.training.loop import Progress
 from canet.util.colour import Colour
 from canet.util.files import WriteError
-from canet.util.jobs import WorkerDied, run_all
+from canet.util.jobs import Pool, WorkerDied, run_all
+from canet.util.signals import received_signal
 
 CPU = torch.device("cpu")
-MAX_MEMBERS = 5
+LATE = "the time limit was reached"
+STOPPED = "the comparison was stopped"
+AVERAGE, LARGEST_CLASS = "average of the members", "largest class"
 
 
 @dataclass(frozen=True)
 class AutoSettings(Settings):
-    """Settings of `auto`. A model of the preset may override those of all methods."""
+    """Settings of `auto`. A model of the preset may override those of all networks."""
 
     preset: str = setting(
         "robust",
-        "models to compare: fast (a few), robust (a dozen) or best (all); a number selects a "
-        "fixed version",
-        choices=(*NEWEST, *PRESETS),
+        "models to compare: linear models, trees and networks (robust), or no networks (fast)",
+        choices=tuple(PRESETS),
     )
-    time_limit: float = setting(1e6, "seconds after which no further model is started", minimum=0)
+    time_limit: float = setting(1e6, "seconds for the comparison of all models", minimum=0)
     dropout: float = setting(0.5, "dropout probability", minimum=0, below=1)
-    epochs: int = setting(200, "number of training epochs of each model", minimum=1)
+    epochs: int = setting(200, "number of training epochs of each network", minimum=1)
 
     in_batches = False  # the models share the graph in memory
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "preset", NEWEST.get(self.preset, self.preset))
-
 
 class Tried(NamedTuple):
-    """A candidate with its scores, and the model that was trained on all training nodes.
-
-    `epochs` counts those of all its trainings.
-    """
-
-    candidate: Candidate
-    model: Fitted
-    epochs: int
-
-
-class _Job(NamedTuple):
-    """A model to train without a held-out part.
+    """A model that was trained on all training nodes and without each held-out part.
 
     Args:
-        model: Number of the model in the preset.
-        recipe: The model.
-        part: Number of the held-out part, from 1; 0: nothing is held out.
-        seed: Seed of the training.
-        done: Whether the run is finished.
+        name: Name of the model.
+        model: The model that was trained on all training nodes; None if a training failed.
+        logits: What it predicts for each part.
+        seconds: Time of all trainings.
+        epochs: Number of epochs of all trainings.
+        failure: Why a training failed.
     """
 
-    model: int
-    recipe: Recipe
-    part: int
-    seed: int
-    done: bool = False
-
-    def folder(self, root: Path) -> Path:
-        """Return the run folder of the job."""
-        return root / str(self.model) / str(self.part) / f"seed-{self.seed}"
-
-
-class _Trained(NamedTuple):
-    """The result of one training, with the model if it was trained in this process."""
-
-    validation: float = math.nan
-    held_out: float = math.nan
+    name: str
+    model: Fitted | None = None
+    logits: Logits = MappingProxyType({})
     seconds: float = 0.0
     epochs: int = 0
-    model: Fitted | None = None
     failure: str = ""
 
 
 class Auto(Learner):
-    """Chooses models for a task and averages them.
+    """Compares models on a task and averages them.
 
-    Every model of the preset is trained once on all training nodes, and once for each part that
-    `simulate_shifts` holds out. Its rating is the mean of two numbers: the score on the validation
-    nodes, and the mean score on the held-out parts. The result is the average of the probabilities
-    of the best models: half of them, at most five.
+    Every model of the preset is trained on all training nodes, and again without each of two
+    held-out parts. These are the parts of `simulate_shifts` that are the hardest for the first
+    model, a linear one. The likelihood L of a model is the mean logarithm of the probability of the
+    right class, over the validation nodes and each held-out part. The result is the average of the
+    probabilities of the models, with weights in proportion to exp(L / 0.2).
 
     Args:
-        settings: The preset, and the settings that all models share.
+        settings: The preset, and the settings that all networks share.
         options: How to train. Callbacks are only called without a pool.
     """
 
     name = "auto"
     label = "Auto"
     colour = Colour("#000000", "#e6e6e6")
-    summary = "averages the models that score best on held-out parts of the training data"
+    summary = "averages models by what they predict on held-out parts of the training data"
     paper = "No paper; measured on https://canet-dev.github.io/canet/results/choice/"
     trains_several = True
     settings_type = AutoSettings
@@ -137,111 +113,151 @@ class Auto(Learner):
         task = task.in_memory()
         if initial is not None:
             return self._continue(task, initial, seed, on_progress)
-        tried = list(self.try_all(task, seed, work, on_progress))
-        if not tried:
-            raise CanetError("no model could be trained: see the warnings above for the reasons")
-        candidates = with_weights([one.candidate for one in tried])
-        pairs = zip(tried, candidates, strict=True)
-        chosen = [(one.model, candidate.weight) for one, candidate in pairs if candidate.weight]
-        average = Average(*zip(*chosen, strict=True)).to(self.device)
-        average.candidates = candidates
+        parts = Parts(task, self.options.class_weight)
+        tried = list(self.try_all(parts, seed, work, on_progress))
+        count, left_out = len(tried), [one for one in tried if one.failure]
+        for one in left_out:
+            if one.failure not in (LATE, STOPPED):
+                warn_user(f"model '{one.name}' is left out: {one.failure}")
+        if left_out and left_out[-1].failure in (LATE, STOPPED):
+            compared = f"{count - len(left_out)} of {count} models were compared"
+            warn_user(f"{left_out[-1].failure}: {compared}")
+        average = average_of(parts, tried)
         average.epochs = sum(one.epochs for one in tried)
-        return average
+        return average.to(self.device)
 
     def try_all(
         self,
-        task: ShiftTask,
+        parts: Parts,
         seed: int,
         work: Path | None = None,
         on_progress: Progress | None = None,
     ) -> Iterator[Tried]:
-        """Train the models of the preset in their order, until the time limit."""
+        """Train the models of the preset in their order; after the time limit, only name them."""
         if work is None and self.options.pool:
             with tempfile.TemporaryDirectory(prefix="canet-") as folder:
-                yield from self.try_all(task, seed, Path(folder), on_progress)
+                yield from self.try_all(parts, seed, Path(folder), on_progress)
             return
+        deadline = time.time() + self.settings.time_limit
+        timed = Auto(self.settings, replace(self.options, pool=None, deadline=deadline))
+        results = timed._results(parts, seed, work, self.options.pool, on_progress)
+        finished, failure = 0, LATE
+        for recipe in PRESETS[self.settings.preset]:
+            one = None
+            try:
+                one = next(results, None)
+            except KeyboardInterrupt:
+                keeps = self.options.keep_on_interrupt and received_signal() in (None, SIGINT)
+                if not (finished and keeps):
+                    raise
+                failure = STOPPED
+            one = one or Tried(recipe.name, failure=failure)
+            finished += not one.failure
+            yield one
+
+    def _results(
+        self,
+        parts: Parts,
+        seed: int,
+        work: Path | None,
+        pool: Pool | None,
+        on_progress: Progress | None,
+    ) -> Iterator[Tried]:
+        """Try the models in their order until the deadline; the first one ends in any case.
+
+        The first one is tried on all parts. The others are tried on those that are hard for it.
+        """
         recipes = PRESETS[self.settings.preset]
-        tasks = _Tasks(task, simulate_shifts(task))
-        count = 1 + len(tasks.shifts)
-        finished = self._trainings(tasks, recipes, seed, work)
-        for number, recipe in enumerate(recipes):
-            found = list[_Trained]()
-            for one in islice(finished, count):
-                found.append(one)
-                if on_progress:
-                    done = number * count + len(found)
-                    on_progress(done, len(recipes) * count, found[0].validation)
-            if not found:
-                return
-            if failure := next((one.failure for one in found if one.failure), ""):
-                warn_user(f"model '{recipe.name}' is left out: {failure}")
-                continue
-            held_out = zip(tasks.shifts, found[1:], strict=True)
-            candidate = Candidate(
-                name=recipe.name,
-                validation=found[0].validation,
-                shifts={shift.name: one.held_out for shift, one in held_out},
-                weight=0.0,
-                seconds=sum(one.seconds for one in found),
-            )
-            assert found[0].model is not None
-            yield Tried(candidate, found[0].model, sum(one.epochs for one in found))
+        count = len(recipes)
 
-    def _trainings(
-        self, tasks: _Tasks, recipes: Sequence[Recipe], seed: int, work: Path | None
-    ) -> Iterator[_Trained]:
-        """Train every model with every held-out part, in this order."""
-        begin, limit = time.monotonic(), self.settings.time_limit
-        jobs = (
-            _Job(i, recipe, part, seed)
-            for i, recipe in enumerate(recipes)
-            if not i or time.monotonic() - begin < limit
-            for part in range(1 + len(tasks.shifts))
-        )
-        pool = self.options.pool
+        def report(i: int, done: int, score: float) -> None:
+            if on_progress:
+                each = len(parts.tasks)
+                on_progress(i * each + min(done, each), count * each, score)
+
+        first = self._try(parts, 0, recipes[0], seed, work)
+        parts.keep_hardest(first.logits)
+        yield first
+        due = (i for i in range(1, count) if time.time() < self.options.deadline)
         if pool is None or work is None:
-            yield from (self._train(tasks, job, work) for job in jobs)
+            for i in due:
+                yield self._try(parts, i, recipes[i], seed, work, partial(report, i))
             return
-        alone = Auto(self.settings, replace(self.options, pool=None))
-        known = (job._replace(done=_is_finished(job.folder(work))) for job in jobs)
-        shared = alone, tasks
-        for job, found in run_all(pool, _train, known, shared=shared, root=work, in_order=True):
-            if isinstance(found, WorkerDied):
-                raise found
-            if found is None or not (job.part or found.failure):
-                read = self._train(tasks, job, work)  # from the files of the finished run
-                found = found._replace(model=read.model) if found else read
-            yield found
+        numbers = [parts.numbers[part] for part in parts.tasks]
+        finished = {
+            i
+            for i in range(1, count)
+            if all(_is_finished(_folder(work, i, part, seed)) for part in numbers)
+        }
+        shared, new = (self, parts, seed), ((i, recipes[i]) for i in due if i not in finished)
+        found = run_all(pool, _try, new, shared=shared, root=work, in_order=True)
+        for i in range(1, count):
+            # The files of finished runs may not be on the machine of a worker.
+            one: Tried | WorkerDied | None
+            if i in finished:
+                one = self._try(parts, i, recipes[i], seed, work)
+            else:
+                _, one = next(found, (i, None))
+            if isinstance(one, WorkerDied):
+                raise one
+            if one is None:
+                return
+            result = one.model and one.model.result
+            report(i, len(numbers), result.scores[VALID] if result else math.nan)
+            yield one
 
-    def _train(self, tasks: _Tasks, job: _Job, root: Path | None) -> _Trained:
-        """Train a model, without a held-out part."""
-        shift = tasks.shifts[job.part - 1] if job.part else None
-        learner = self._learner(job, shift.name if shift else "")
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", InterventionWarning)
-                folder = root and job.folder(root)
+    def _try(
+        self,
+        parts: Parts,
+        number: int,
+        recipe: Recipe,
+        seed: int,
+        work: Path | None,
+        report: Callable[[int, float], None] | None = None,
+    ) -> Tried:
+        """Train a model of the preset on all training nodes, and without each held-out part."""
+        tried, chosen = Tried(recipe.name), dict[str, Any]()
+        for done, (part, task) in enumerate(parts.tasks.items(), 1):
+            folder = work and _folder(work, number, parts.numbers[part], seed)
+            try:
+                learner = self._learner(recipe, number, part, chosen)
                 if folder:
                     _is_finished(folder)
-                (fitted,) = learner.run(shift.task if shift else tasks.task, {job.seed: folder})
-        except WriteError:
-            raise
-        except CanetError as error:
-            return _Trained(failure=str(error))
-        assert fitted.result is not None
-        result, scores = fitted.result, fitted.result.scores
-        held_out = scores.get(f"{OOD}{HELD_OUT}", 0.0)
-        if not math.isfinite(held_out):
-            return _Trained(failure="its predictions on a held-out part are not finite")
-        model = None if shift else fitted.to(CPU)
-        return _Trained(scores["valid"], held_out, result.seconds, result.epochs, model)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", InterventionWarning)
+                    (fitted,) = learner.run(task, {seed: folder})
+                logits = parts.predict(part, fitted)
+            except WriteError:
+                raise
+            except OutOfTime:
+                return Tried(recipe.name, failure=LATE)
+            except CanetError as error:
+                return Tried(recipe.name, failure=str(error))
+            if not logits.isfinite().all():
+                return Tried(recipe.name, failure="its predictions are not finite")
+            result = fitted.result
+            assert result is not None
+            if part == VALID:
+                chosen, tried = fitted.chosen_settings(), tried._replace(model=fitted.to(CPU))
+            tried = tried._replace(
+                logits={**tried.logits, part: logits},
+                seconds=tried.seconds + result.seconds,
+                epochs=tried.epochs + result.epochs,
+            )
+            if report:
+                report(done, result.scores[VALID])
+        return tried
 
-    def _learner(self, job: _Job, part: str = "") -> Learner:
-        """Return the learner of a job."""
-        name = f"{job.recipe.name} {part}"
+    def _learner(
+        self, recipe: Recipe, number: int, part: str, chosen: Mapping[str, Any]
+    ) -> Learner:
+        """Return the learner of one training. The first model has no deadline."""
+        name = recipe.name if part == VALID else f"{recipe.name} {part}"
         named = [_named(callback, name) for callback in self.options.callbacks]
-        options = replace(self.options, callbacks=named, pool=None)
-        return job.recipe.learner(self.settings, options)
+        options = replace(self.options, callbacks=named)
+        if number == 0:
+            options = replace(options, deadline=math.inf)
+        return recipe.learner(self.settings, options, **chosen)
 
     def _continue(
         self, task: ShiftTask, initial: Fitted, seed: int, on_progress: Progress | None
@@ -250,13 +266,15 @@ class Auto(Learner):
         assert isinstance(initial, Average)
         members, trained = list[Fitted](), list[Candidate]()
         chosen = [candidate for candidate in initial.candidates if candidate.weight]
-        for member, candidate in zip(initial.members, chosen, strict=True):
+        for member, before in zip(initial.members, chosen, strict=True):
             learner = member.learner(self.settings, self.options)
-            fitted = learner.fit(task, seed, initial=member)
+            (fitted,) = learner.run(task, {seed: None}, initial=member)
             assert fitted.result is not None
             members.append(fitted.to(CPU))
-            validation, seconds = fitted.result.scores["valid"], fitted.result.seconds
-            trained.append(replace(candidate, validation=validation, shifts={}, seconds=seconds))
+            validation, seconds = fitted.result.scores[VALID], fitted.result.seconds
+            trained.append(
+                Candidate(before.name, validation, weight=before.weight, seconds=seconds)
+            )
             if on_progress:
                 on_progress(len(members), len(chosen), validation)
         average = Average(members, initial.weights).to(self.device)
@@ -265,12 +283,31 @@ class Auto(Learner):
         return average
 
 
-@dataclass(frozen=True)
-class _Tasks:
-    """A task, and its simulated shifts."""
+def average_of(parts: Parts, tried: Sequence[Tried]) -> Average:
+    """Return the average of models, with the table of all models as its `candidates`."""
+    done = [(one, one.model) for one in tried if one.model is not None]
+    if not done:
+        raise CanetError("no model could be trained: see the warnings above for the reasons")
+    shares = weights_of([parts.likelihood(one.logits) for one, _ in done])
+    weights = {one.name: weight for (one, _), weight in zip(done, shares, strict=True)}
+    members = [(one, model) for one, model in done if weights[one.name]]
+    average = Average([model for _, model in members], list(filter(None, shares)))
+    logits = {part: average.mean([one.logits[part] for one, _ in members]) for part in parts.tasks}
+    average.candidates = [
+        Candidate(one.name, note=one.failure)
+        if one.failure
+        else parts.candidate(one.name, one.logits, weight=weights[one.name], seconds=one.seconds)
+        for one in tried
+    ]
+    average.candidates.append(parts.candidate(AVERAGE, logits, note="this model"))
+    largest = parts.largest_class()
+    average.candidates.append(parts.candidate(LARGEST_CLASS, largest, note="for comparison"))
+    return average
 
-    task: ShiftTask
-    shifts: Sequence[SimulatedShift]
+
+def _folder(work: Path, model: int, part: int, seed: int) -> Path:
+    """Return the run folder of one training."""
+    return work / str(model) / str(part) / f"seed-{seed}"
 
 
 def _is_finished(folder: Path) -> bool:
@@ -289,21 +326,12 @@ def _is_finished(folder: Path) -> bool:
     return run.finished
 
 
-def _train(shared: tuple[Auto, _Tasks], job: _Job, root: Path) -> _Trained | None:
-    """Train in a worker; None if the run is finished, because its files may not be here."""
-    auto, tasks = shared
-    return None if job.done else auto._train(tasks, job, root)._replace(model=None)
-
-
-def with_weights(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Give equal weights to the best half by rating, at most five; 0 to the others."""
-    count = min(MAX_MEMBERS, math.ceil(len(candidates) / 2))
-    members = sorted(range(len(candidates)), key=lambda i: (-candidates[i].rating, i))[:count]
-    return [
-        replace(one, weight=1 / count if i in members else 0.0) for i, one in enumerate(candidates)
-    ]
+def _try(shared: tuple[Auto, Parts, int], job: tuple[int, Recipe], work: Path) -> Tried:
+    """Try a model in a worker."""
+    auto, parts, seed = shared
+    return auto._try(parts, *job, seed, work)
 
 
 def _named(callback: Callback, model: str) -> Callback:
     """Return a callback that gets this name of the model."""
-    return lambda facts: callback(facts | {"model": model.strip()})
+    return lambda facts: callback(facts | {"model": model})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from abc import ABC, abstractmethod
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
-from canet.errors import InputError, VersionError
+from canet.errors import CanetError, InputError, VersionError
 from canet.methods import Settings
 from canet.methods.base import ModelSettings
 from canet.nn.model import Prediction
@@ -44,6 +45,10 @@ KINDS: dict[str, type[Fitted]] = {}
 """Kind of a saved model → its class."""
 
 
+class OutOfTime(CanetError):
+    """A training did not end before its deadline."""
+
+
 class Fitted(ABC):
     """A trained model, which predicts the nodes of a graph.
 
@@ -54,6 +59,7 @@ class Fitted(ABC):
         candidates: The models that were compared to choose this one; empty if there was no choice.
         result: Scores, timing and versions of the training run, if there was one.
         history: Loss and scores of every epoch; empty if there are no epochs.
+        predicted: Logits of every split, if they were computed for the scores.
     """
 
     kind: ClassVar[str]
@@ -62,6 +68,7 @@ class Fitted(ABC):
     candidates: Sequence[Candidate] = ()
     result: RunResult | None = None
     history: Mapping[str, list[float]] = {}  # never changed
+    predicted: Mapping[str, Tensor] | None = None
 
     def __init_subclass__(cls) -> None:
         KINDS[cls.kind] = cls
@@ -82,11 +89,15 @@ class Fitted(ABC):
 
     def logits(self, task: ShiftTask) -> dict[str, Tensor]:
         """Return the logits $[n, C]$ of every split of a task, by its name, on the CPU."""
-        found = {}
-        for split, nodes in task.splits().items():
-            graph = task_graph(task, hides_shifted_nodes(task, split))
-            found[split] = self.read(graph, nodes).logits
-        return found
+        splits, found = task.splits(), dict[str, Tensor]()
+        for hidden in (True, False):
+            own = [split for split in splits if hides_shifted_nodes(task, split) == hidden]
+            if own:
+                nodes = torch.cat([splits[split] for split in own])
+                logits = self.read(task_graph(task, hidden), nodes).logits
+                sizes = [splits[split].numel() for split in own]
+                found |= dict(zip(own, logits.split(sizes), strict=True))
+        return {split: found[split] for split in splits}
 
     @abstractmethod
     def state(self) -> State:
@@ -100,6 +111,10 @@ class Fitted(ABC):
     def learner(self, shared: Settings, options: Options) -> Learner:
         """Return the learner that continues the training, with the epochs of `shared` settings."""
         raise InputError(f"the training of a model of kind '{self.kind}' cannot continue")
+
+    def chosen_settings(self) -> dict[str, Any]:
+        """Return settings that the training chose, for further trainings on parts of its data."""
+        return {}
 
     def to(self, device: torch.device) -> Self:
         """Move the model to a device; models that compute on the CPU stay there."""
@@ -116,6 +131,8 @@ class Options:
         threads: CPU threads. They are part of a run: its last bits depend on them.
         callbacks: Functions that are called after each epoch; see :class:`canet.Trainer`.
         pool: Processes or machines that train, if several models are compared; None: this process.
+        deadline: Time (`time.time()`) after which a training raises `OutOfTime`.
+        keep_on_interrupt: Whether Ctrl-C ends a comparison of models and keeps the finished ones.
     """
 
     device: str | torch.device = "auto"
@@ -123,6 +140,13 @@ class Options:
     threads: int = 1
     callbacks: Sequence[Callback] = ()
     pool: Pool | None = field(default=None, compare=False)
+    deadline: float = field(default=math.inf, compare=False)
+    keep_on_interrupt: bool = field(default=False, compare=False)
+
+    def check_time(self, *_: object) -> None:
+        """Raise `OutOfTime` after the deadline."""
+        if time.time() > self.deadline:
+            raise OutOfTime("the time limit was reached")
 
 
 class Learner(ABC):
@@ -220,7 +244,7 @@ class Learner(ABC):
         seconds = sum(one.seconds for one in fitted.candidates) or time.monotonic() - begin
         fitted.result = RunResult(
             scores=self.scores(task, fitted),
-            selection="best rating" if fitted.candidates else "none",
+            selection="held-out likelihood" if fitted.candidates else "none",
             selected_epoch=0,
             environments_seen=None,
             epochs=fitted.epochs,
@@ -247,7 +271,7 @@ class Learner(ABC):
     def scores(self, task: ShiftTask, fitted: Fitted) -> dict[str, float]:
         """Return the score of every split, by its name in `task.splits()`."""
         with seeded(0, self.device, self.options.threads):
-            logits = fitted.logits(task)
+            logits = fitted.predicted = fitted.logits(task)
         metric, y = task.scorer, task.data.y
         return {s: float(metric(logits[s], y[nodes])) for s, nodes in task.splits().items()}
 

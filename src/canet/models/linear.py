@@ -15,7 +15,8 @@ from torch.nn import functional as F
 
 from canet.data.task import ShiftTask
 from canet.errors import VersionError
-from canet.models.base import Fitted, Learner, State, entry
+from canet.methods import Settings
+from canet.models.base import Fitted, Learner, Options, State, entry
 from canet.models.tabular import TabularSettings, node_weights, training_graph
 from canet.nn.model import Features, Prediction, linear_map, rows_of
 from canet.settings import override, setting
@@ -26,7 +27,7 @@ from canet.util.torch_state import seeded
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
 """Strengths of the penalty that are tried, for losses per node."""
-MAX_STEPS = 200
+MAX_STEPS = 100
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,12 @@ class FittedLinear(Fitted):
         about = {"kind": self.kind, "settings": asdict(self.settings)}
         return about, {"weight": self.weight, "bias": self.bias}
 
+    def learner(self, shared: Settings, options: Options) -> Learner:
+        return Linear(self.settings, options)
+
+    def chosen_settings(self) -> dict[str, Any]:
+        return {"penalty": self.settings.penalty}
+
     @classmethod
     def restore(cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
         settings = override(LinearSettings(), entry(about, "settings", dict))
@@ -101,40 +108,46 @@ class Linear(Learner):
         on_progress: Progress | None = None,
     ) -> Fitted:
         columns = self.settings.columns(training_graph(task))
-        train, valid = (rows_of(columns, nodes) for nodes in (task.train, task.valid))
-        y, valid_y = task.data.y[task.train], task.data.y[task.valid]
-        weight = node_weights(task, self.options.class_weight)
-        theta = torch.zeros(task.num_classes, columns.shape[1] + 1)
+        train, valid = (rows_of(columns, n).to(self.device) for n in (task.train, task.valid))
+        y, valid_y = (task.data.y[n].to(self.device) for n in (task.train, task.valid))
+        weight = node_weights(task, task.train, self.options.class_weight).to(self.device)
+        theta = torch.zeros(task.num_classes, columns.shape[1] + 1, device=self.device)
         best = theta, np.inf, 0.0
         strengths = (self.settings.penalty,) if self.settings.penalty else STRENGTHS[::-1]
         with seeded(seed, self.device, self.options.threads):
             for done, strength in enumerate(strengths, 1):
-                theta = _minimise(train, y, weight / weight.sum(), strength, theta)
+                theta = self._minimise(train, y, weight / weight.sum(), strength, theta)
                 found = linear_map(valid, theta[:, :-1], theta[:, -1])
                 loss = float(F.cross_entropy(found.double(), valid_y))
-                if loss < best[1]:
+                is_better = loss < best[1]
+                if is_better:
                     best = theta, loss, strength
                 if on_progress:
                     score = float(task.scorer(found, valid_y))
                     on_progress(done, len(strengths), score)
+                if not is_better:  # a weaker penalty is not better either
+                    break
         chosen = override(self.settings, {"penalty": best[2]})
-        return FittedLinear(chosen, best[0][:, :-1].contiguous(), best[0][:, -1].contiguous())
+        theta = best[0].cpu()
+        return FittedLinear(chosen, theta[:, :-1].contiguous(), theta[:, -1].contiguous())
 
+    def _minimise(
+        self, x: Features, y: Tensor, weight: Tensor, strength: float, start: Tensor
+    ) -> Tensor:
+        """Return the weights and biases $[C, D + 1]$ of logistic regression."""
 
-def _minimise(x: Features, y: Tensor, weight: Tensor, strength: float, start: Tensor) -> Tensor:
-    """Return the weights and biases $[C, D + 1]$ of logistic regression."""
+        def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+            self.options.check_time()
+            theta = torch.from_numpy(flat).to(start).view_as(start).requires_grad_()
+            logits = linear_map(x, theta[:, :-1], theta[:, -1])
+            value = weight @ F.cross_entropy(logits, y, reduction="none")
+            value = value + strength / 2 * theta[:, :-1].square().sum()
+            value.backward()
+            assert theta.grad is not None
+            return float(value.detach()), theta.grad.double().cpu().numpy().ravel()
 
-    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        theta = torch.from_numpy(flat).to(start.dtype).view_as(start).requires_grad_()
-        logits = linear_map(x, theta[:, :-1], theta[:, -1])
-        value = weight @ F.cross_entropy(logits, y, reduction="none")
-        value = value + strength / 2 * theta[:, :-1].square().sum()
-        value.backward()
-        assert theta.grad is not None
-        return float(value.detach()), theta.grad.double().numpy().ravel()
-
-    options = {"maxiter": MAX_STEPS, "gtol": 1e-5, "ftol": 1e-7}
-    found = minimize(
-        loss, start.double().numpy().ravel(), jac=True, method="L-BFGS-B", options=options
-    )
-    return torch.from_numpy(found.x).to(start.dtype).view_as(start)
+        options = {"maxiter": MAX_STEPS, "gtol": 1e-5, "ftol": 1e-7}
+        found = minimize(
+            loss, start.double().cpu().numpy().ravel(), jac=True, method="L-BFGS-B", options=options
+        )
+        return torch.from_numpy(found.x).to(start).view_as(start)

@@ -140,7 +140,7 @@ class Network(Learner):
                 options.device,
                 class_weight=options.class_weight,
                 threads=options.threads,
-                callbacks=options.callbacks,
+                callbacks=[*options.callbacks, options.check_time],
                 initial=initial,
             )
         assert self._trainer is not None

@@ -1,4 +1,4 @@
-"""Presets of `auto`: fixed lists of models to train, in order of importance."""
+"""Presets of `auto`: lists of models to compare, the fastest first."""
 
 from __future__ import annotations
 
@@ -7,60 +7,72 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from canet.methods import Settings, get_method
+from canet.methods.base import ModelSettings
 from canet.models.base import Learner, Options
+from canet.models.linear import Linear
 from canet.models.network import Network
+from canet.models.trees import Trees
 from canet.settings import override
+
+TABULAR: dict[str, type[Learner]] = {"linear": Linear, "trees": Trees}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A model: a method, a backbone and settings that differ from the shared ones."""
+    """A model: a method, the backbone of a network, and settings that differ from the shared ones.
+
+    The model need not be a network; it then has no backbone.
+    """
 
     method: str
-    backbone: str
+    backbone: str = ""
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """Name such as `erm-sage norm=layer`."""
         values = (f"{name}={value}" for name, value in self.changes.items())
-        return " ".join([f"{self.method}-{self.backbone}", *values])
+        return " ".join(["-".join(filter(None, (self.method, self.backbone))), *values])
 
-    def learner(self, shared: Settings, options: Options | None = None) -> Learner:
-        """Return the learner of the model."""
-        return Network(self.method, self.backbone, self.settings(shared), options)
+    def learner(self, shared: Settings, options: Options | None = None, **chosen: Any) -> Learner:
+        """Return the learner of the model; `chosen` settings replace all others."""
+        settings = override(self.settings(shared), chosen)
+        if self.method in TABULAR:
+            return TABULAR[self.method](settings, options)
+        return Network(self.method, self.backbone, settings, options)
 
-    def settings(self, shared: Settings) -> Settings:
+    def settings(self, shared: Settings) -> ModelSettings:
         """Return all settings of the model; those not in `changes` are the shared ones."""
+        if self.method in TABULAR:
+            return override(TABULAR[self.method].settings_type(), self.changes)
         names = {f.name for f in fields(Settings)}
         common = {name: value for name, value in asdict(shared).items() if name in names}
         return override(get_method(self.method).settings_type(), {**common, **self.changes})
 
 
-NORM = {"norm": "layer"}
-RESIDUAL = {"norm": "layer", "residual": True}
+OWN = {"neighbours": False}
 STANDARDISED = {"scaling": "standardised"}
-CANET = {"dropout": 0.2}
-RECIPES = (
-    Recipe("erm", "sage", {**NORM, **STANDARDISED}),
-    Recipe("erm", "gcn", RESIDUAL),
-    Recipe("erm", "mlp"),
-    Recipe("erm", "gcn", {**RESIDUAL, **STANDARDISED}),
-    Recipe("erm", "sage", NORM),
-    Recipe("canet", "gcn", {**CANET, "interventions": "inferred"}),
-    Recipe("erm", "decoupled"),
+NORM = {"norm": "layer"}
+RESIDUAL = {"norm": "layer", "residual": True, **STANDARDISED}
+CANET = {"dropout": 0.2, "interventions": "inferred"}
+WITHOUT_NETWORKS = (
+    Recipe("linear", changes=OWN),
+    Recipe("linear"),
+    Recipe("linear", changes={**OWN, **STANDARDISED}),
+    Recipe("linear", changes=STANDARDISED),
+    Recipe("trees"),
+    Recipe("trees", changes=STANDARDISED),
+)
+NETWORKS = (
     Recipe("erm", "gcn"),
-    Recipe("canet", "sage", CANET),
+    Recipe("erm", "sage", NORM),
+    Recipe("erm", "gcn", RESIDUAL),
     Recipe("canet", "gcn", CANET),
-    Recipe("erm", "transformer"),
-    Recipe("erm", "mlp", {**NORM, **STANDARDISED}),
-    Recipe("erm", "sage", {**NORM, "scaling": "centred"}),
-    Recipe("erm", "sage", {**NORM, "scaling": "rows"}),
+    Recipe("erm", "gcn", {"dropout": 0.0}),
+    Recipe("erm", "sage", {**NORM, "dropout": 0.1}),
+    Recipe("erm", "gcn", {**RESIDUAL, "dropout": 0.1}),
 )
 PRESETS: dict[str, tuple[Recipe, ...]] = {
-    "fast-1": RECIPES[:3],
-    "robust-1": RECIPES[:12],
-    "best-1": RECIPES,
+    "fast": WITHOUT_NETWORKS,
+    "robust": WITHOUT_NETWORKS + NETWORKS,
 }
-NEWEST = {"fast": "fast-1", "robust": "robust-1", "best": "best-1"}
-"""Preset → its newest version. A published version never changes; new models get a new number."""

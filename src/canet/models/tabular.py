@@ -37,8 +37,8 @@ def training_graph(task: ShiftTask) -> PreparedGraph:
     return task_graph(task, hides_shifted_nodes(task, "train"))
 
 
-def node_weights(task: ShiftTask, class_weight: Tensor | None) -> Tensor:
-    """Return the weight $[n]$ of each training node, from its own weight and that of its class."""
-    own, y = task.data.get("sample_weight"), task.data.y[task.train]
-    weight = torch.ones(len(y)) if own is None else own[task.train]
+def node_weights(task: ShiftTask, nodes: Tensor, class_weight: Tensor | None) -> Tensor:
+    """Return the weight $[n]$ of some nodes, from their own weight and that of their class."""
+    own, y = task.data.get("sample_weight"), task.data.y[nodes]
+    weight = torch.ones(len(y)) if own is None else own[nodes]
     return weight if class_weight is None else weight * class_weight[y]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -13,7 +14,8 @@ from torch import Tensor
 
 from canet.data.task import ShiftTask
 from canet.errors import VersionError
-from canet.models.base import Fitted, Learner, State, entry
+from canet.methods import Settings
+from canet.models.base import Fitted, Learner, Options, State, entry
 from canet.models.tabular import TabularSettings, node_weights, training_graph
 from canet.nn.model import Prediction, linear_map
 from canet.settings import override, setting
@@ -35,7 +37,8 @@ FIELDS = {
 """What a prediction needs of the nodes of a tree in scikit-learn, and its types."""
 PATIENCE = 10
 """Number of trees without a better validation loss after which no more are added."""
-MAX_COLUMNS = 64
+MAX_BINS, MAX_LEAVES = 63, 15
+MAX_COLUMNS = 32
 """Wider features are projected on this number of principal directions."""
 
 
@@ -44,7 +47,7 @@ class TreeSettings(TabularSettings):
     """Settings of boosted trees."""
 
     learning_rate: float = setting(0.1, "weight of each tree", above=0, search=(0.03, 0.1, 0.3))
-    max_trees: int = setting(200, "largest number of trees for each class", minimum=1)
+    max_trees: int = setting(100, "largest number of trees for each class", minimum=1)
 
 
 class FittedTrees(Fitted):
@@ -54,9 +57,10 @@ class FittedTrees(Fitted):
         settings: The settings of the training.
         num_features: Number of features D.
         components: Directions $[k, D]$ on which wide features are projected first, or None.
-        baseline: Logits $[K]$ before the first tree; for two classes, K is 1.
+        baseline: Logits $[C]$ before the first tree.
         trees: Arrays over the nodes of all trees, one for each of `FIELDS`.
-        starts: Number of the first node of each tree $[T]$; tree t belongs to logit t mod K.
+        starts: Number of the first node of each tree $[T]$.
+        classes: Classes $[K]$ whose logits have trees; tree t belongs to class t mod K of these.
     """
 
     kind = "trees"
@@ -70,11 +74,12 @@ class FittedTrees(Fitted):
         baseline: Tensor,
         trees: Mapping[str, Tensor],
         starts: Tensor,
+        classes: Tensor,
     ) -> None:
         self.settings, self.components = settings, components
-        self.baseline, self.starts = baseline, starts
+        self.baseline, self.starts, self.classes = baseline, starts, classes
         self.trees = {name: trees[name] for name in FIELDS}
-        self.sizes = num_features, max(2, len(baseline))
+        self.sizes = num_features, len(baseline)
 
     def read(
         self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
@@ -82,27 +87,32 @@ class FittedTrees(Fitted):
         columns = _dense(
             graph if x is None else graph.with_features(x), self.settings, self.components
         )
-        logits = self._logits(columns if nodes is None else columns[nodes])
-        if logits.shape[1] == 1:
-            logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
-        return Prediction(logits.float())
+        return Prediction(self._logits(columns if nodes is None else columns[nodes]).float())
 
     def _logits(self, x: Tensor) -> Tensor:
-        """Return the sums of leaves $[n, K]$ for columns $[n, D]$; NaN is a missing value."""
-        found, rows = self.baseline.repeat(len(x), 1), torch.arange(len(x))
-        feature, limit, to_left, left, right, value, is_leaf = self.trees.values()
-        for number, start in enumerate(self.starts.tolist()):
-            place = torch.full((len(x),), start)
-            while not (ended := is_leaf[place]).all():
-                cell = x[rows, feature[place]].double()
-                goes_left = torch.where(cell.isnan(), to_left[place], cell <= limit[place])
-                below = start + torch.where(goes_left, left[place], right[place])
-                place = torch.where(ended, place, below)
-            found[:, number % found.shape[1]] += value[place]
+        """Return the sums of leaves $[n, C]$ for columns $[n, D]$; NaN is a missing value."""
+        from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
+        from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+
+        nodes = np.zeros(len(self.trees["value"]), PREDICTOR_RECORD_DTYPE)
+        for name, values in self.trees.items():
+            nodes[name] = values.numpy()
+        no_categories = np.zeros((0, 8), np.uint32), np.zeros(0, np.uint32)
+        cells = np.ascontiguousarray(x.numpy(), dtype=np.float64)
+        found = self.baseline.repeat(len(x), 1)
+        for number, tree in enumerate(np.split(nodes, self.starts.tolist()[1:])):
+            leaves = TreePredictor(tree, *[no_categories[0]] * 2).predict(
+                cells, *no_categories, torch.get_num_threads()
+            )
+            found[:, self.classes[number % len(self.classes)]] += torch.from_numpy(leaves)
         return found
 
+    def learner(self, shared: Settings, options: Options) -> Learner:
+        return Trees(self.settings, options)
+
     def state(self) -> State:
-        tensors = {"baseline": self.baseline, "starts": self.starts, **self.trees}
+        names = ("baseline", "starts", "classes")
+        tensors = {name: getattr(self, name) for name in names} | self.trees
         if self.components is not None:
             tensors["components"] = self.components
         about = {"kind": self.kind, "settings": asdict(self.settings)}
@@ -111,12 +121,13 @@ class FittedTrees(Fitted):
     @classmethod
     def restore(cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
         settings = override(TreeSettings(), entry(about, "settings", dict))
-        names = ("baseline", "starts", *FIELDS)
+        names = ("baseline", "starts", "classes", *FIELDS)
         parts = {name: entry(tensors, name, Tensor) for name in names}
         count, wide = entry(about, "num_features", int), tensors.get("components")
         if not _are_valid(parts, count, wide, settings):
             raise VersionError("the arrays of the trees do not fit together")
-        return cls(settings, count, wide, parts["baseline"], parts, parts["starts"])
+        last = parts["baseline"], parts, parts["starts"], parts["classes"]
+        return cls(settings, count, wide, *last)
 
 
 class Trees(Learner):
@@ -142,33 +153,53 @@ class Trees(Learner):
         work: Path | None = None,
         on_progress: Progress | None = None,
     ) -> Fitted:
-        from sklearn.ensemble import HistGradientBoostingClassifier
-
         graph, y = training_graph(task), task.data.y.numpy()
         components = _components(graph.user_graph.x, task.observed(), seed)
         columns = _dense(graph, self.settings, components).numpy()
-        model = HistGradientBoostingClassifier(
+        known = np.unique(y[task.train])
+        valid = task.valid[np.isin(y[task.valid], known)]  # held-out parts may have all of a class
+        valid = valid if valid.numel() else task.train
+        model = _boosting(self.options.check_time)(
             learning_rate=self.settings.learning_rate,
             max_iter=self.settings.max_trees,
             n_iter_no_change=PATIENCE,
             early_stopping=True,
+            max_bins=MAX_BINS,
+            max_leaf_nodes=MAX_LEAVES,
             random_state=seed,
         )
+        weight = node_weights(task, task.train, self.options.class_weight).numpy()
+        is_weighted = (weight != weight[0]).any()  # the bins of weighted nodes take long
         with limited_threads(self.options.threads):
             model.fit(
                 columns[task.train],
                 y[task.train],
-                sample_weight=node_weights(task, self.options.class_weight).numpy(),
-                X_val=columns[task.valid],
-                y_val=y[task.valid],
+                sample_weight=weight if is_weighted else None,
+                X_val=columns[valid],
+                y_val=y[valid],
             )
         trees = [tree.nodes for step in model._predictors for tree in step]
         sizes = torch.tensor([len(nodes) for nodes in trees])
         joined = np.concatenate(trees)
         parts = {name: torch.from_numpy(joined[name].astype(kind)) for name, kind in FIELDS.items()}
-        baseline = torch.from_numpy(np.asarray(model._baseline_prediction).reshape(-1))
-        about = task.num_features, components, baseline
-        return FittedTrees(self.settings, *about, parts, sizes.cumsum(0) - sizes)
+        classes = torch.from_numpy(known[1:] if len(known) == 2 else known)
+        baseline = torch.full((task.num_classes,), -math.log(len(y) + 1), dtype=torch.double)
+        baseline[known[0]] = 0.0
+        baseline[classes] = torch.from_numpy(np.ravel(model._baseline_prediction))
+        starts, about = sizes.cumsum(0) - sizes, (task.num_features, components, baseline)
+        return FittedTrees(self.settings, *about, parts, starts, classes)
+
+
+def _boosting(check_time: Callable[[], None]) -> Any:
+    """Return `HistGradientBoostingClassifier`, which checks the time after every tree."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    class Boosting(HistGradientBoostingClassifier):
+        def _check_early_stopping_loss(self, *arguments: Any, **named: Any) -> Any:
+            check_time()
+            return super()._check_early_stopping_loss(*arguments, **named)
+
+    return Boosting
 
 
 def _are_valid(
@@ -181,20 +212,26 @@ def _are_valid(
         return False
     width = count if components is None else components.shape[0]
     width = 3 * width + 1 if settings.neighbours else width
-    nodes, starts = len(parts["value"]), parts["starts"]
+    nodes, starts, classes = len(parts["value"]), parts["starts"], parts["classes"]
     types = {name: torch.from_numpy(np.empty(0, kind)).dtype for name, kind in FIELDS.items()}
     if any(len(parts[name]) != nodes or parts[name].dtype != types[name] for name in FIELDS):
         return False
-    is_start = starts[0] == 0 and (starts.diff() > 0).all() and starts[-1] < nodes
-    if starts.dtype != torch.long or not is_start:
+    if starts.dtype != torch.long or classes.dtype != torch.long:
+        return False
+    if starts[0] != 0 or (starts.diff() <= 0).any() or starts[-1] >= nodes:
         return False
     size = torch.cat([starts, starts.new_tensor([nodes])]).diff()
     own = torch.arange(nodes) - starts.repeat_interleave(size)
     last, inner = size.repeat_interleave(size), ~parts["is_leaf"]
-    children = [parts[side][inner] for side in ("left", "right")]
-    feature = parts["feature_idx"][inner]
-    return all(bool(((c > own[inner]) & (c < last[inner])).all()) for c in children) and bool(
-        ((feature >= 0) & (feature < width)).all()
+
+    def are_between(values: Tensor, low: Tensor | int, high: Tensor | int) -> bool:
+        return bool(((values >= low) & (values < high)).all())
+
+    return (
+        are_between(parts["left"][inner], own[inner] + 1, last[inner])
+        and are_between(parts["right"][inner], own[inner] + 1, last[inner])
+        and are_between(parts["feature_idx"][inner], 0, width)
+        and are_between(classes, 0, len(parts["baseline"]))
     )
 
 

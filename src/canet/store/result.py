@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from statistics import mean
 from typing import Any, ClassVar
@@ -28,27 +29,31 @@ class InferredEnvironments:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model that `auto` has tried; scores are between 0 and 1.
+    """A model that `auto` has compared; scores are between 0 and 1.
 
     Args:
         name: Name of the model, such as `erm-sage norm=layer`.
         validation: Score on the validation nodes.
         shifts: Name of a simulated shift → score on the held-out part.
+        likelihood: Mean logarithm of the probability of the right class, over the validation nodes
+            and each held-out part.
         weight: Weight in the average of the predictions; 0 if the model is not part of it.
-        seconds: Training time.
+        seconds: Time of all its trainings.
+        note: Why the model has no scores, or what it is if it was not a candidate.
     """
 
     name: str
-    validation: float
-    shifts: dict[str, float]
-    weight: float
-    seconds: float
+    validation: float = math.nan
+    shifts: dict[str, float] = field(default_factory=dict)
+    likelihood: float = math.nan
+    weight: float = 0.0
+    seconds: float = 0.0
+    note: str = ""
 
     @property
-    def rating(self) -> float:
-        """Mean of the validation score and the mean score under shift, by which `auto` chooses."""
-        under_shift = mean(self.shifts.values()) if self.shifts else self.validation
-        return (self.validation + under_shift) / 2
+    def held_out(self) -> float:
+        """Mean score on the held-out parts; NaN if there are none."""
+        return mean(self.shifts.values()) if self.shifts else math.nan
 
 
 @dataclass(frozen=True)

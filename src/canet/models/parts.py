@@ -1,0 +1,106 @@
+"""The parts of a task on which models are compared: validation nodes, and simulated shifts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import mean
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+from torch import Tensor
+from torch.nn import functional as F
+
+from canet.data.task import ShiftTask
+from canet.models.base import Fitted
+from canet.models.shifts import HELD_OUT, simulate_shifts
+from canet.models.tabular import node_weights
+from canet.store.result import Candidate
+from canet.store.summary import OOD
+
+TEMPERATURE = 0.2
+"""Difference in likelihood for which a model has e times the weight of another."""
+MIN_WEIGHT = 0.02
+NUM_HELD_OUT = 2
+MAX_MEMBERS = 8
+VALID = "valid"
+Logits = Mapping[str, Tensor]
+"""Part → logits $[n, C]$ of its nodes, by a model that was trained without them."""
+
+
+class Parts:
+    """The validation nodes of a task, and parts of its training data that are held out.
+
+    Args:
+        task: The task.
+        class_weight: Weights $[C]$ of the classes in the likelihood; None: equal weights.
+
+    Attributes:
+        tasks: Part → task to train on before its nodes are predicted: the given one for the
+            validation nodes, else one without the held-out part.
+        numbers: Part → its number, from 0.
+    """
+
+    def __init__(self, task: ShiftTask, class_weight: Tensor | None = None) -> None:
+        self.class_weight = class_weight
+        held_out = {shift.name: shift.task for shift in simulate_shifts(task)}
+        self.tasks: dict[str, ShiftTask] = {VALID: task, **held_out}
+        self.numbers = {part: i for i, part in enumerate(self.tasks)}
+
+    def keep_hardest(self, logits: Logits) -> None:
+        """Keep two of the held-out parts: those with the lowest likelihood, if it is known."""
+        held_out = list(self.tasks)[1:]
+        if logits:
+            held_out.sort(key=lambda part: self._likelihood(part, logits))
+        kept = {VALID, *held_out[:NUM_HELD_OUT]}
+        self.tasks = {part: task for part, task in self.tasks.items() if part in kept}
+
+    def predict(self, part: str, fitted: Fitted) -> Tensor:
+        """Return the logits $[n, C]$ that a model has for the nodes of a part."""
+        logits, fitted.predicted = fitted.predicted or fitted.logits(self.tasks[part]), None
+        return logits[_split(part)]
+
+    def likelihood(self, logits: Logits) -> float:
+        """Return the mean log-likelihood per node, over the parts; each part counts once."""
+        return mean(self._likelihood(part, logits) for part in self.tasks)
+
+    def _likelihood(self, part: str, logits: Logits) -> float:
+        task, nodes = self.tasks[part], self._nodes(part)
+        weight = node_weights(task, nodes, self.class_weight).double()
+        lost = F.cross_entropy(logits[part].double(), task.data.y[nodes], reduction="none")
+        return -float(weight @ lost / weight.sum())
+
+    def candidate(self, name: str, logits: Logits, **about: Any) -> Candidate:
+        """Return the scores of a model, for the table of all models."""
+        scores = {
+            part: float(task.scorer(logits[part], task.data.y[self._nodes(part)]))
+            for part, task in self.tasks.items()
+        }
+        valid = scores.pop(VALID)
+        return Candidate(name, valid, scores, likelihood=self.likelihood(logits), **about)
+
+    def largest_class(self) -> dict[str, Tensor]:
+        """Return logits that give every node the largest class of the training nodes."""
+        task = self.tasks[VALID]
+        share = F.one_hot(task.data.y[task.train], task.num_classes).double().mean(dim=0)
+        row = (1 + share).log()
+        return {part: row.expand(self._nodes(part).numel(), -1) for part in self.tasks}
+
+    def _nodes(self, part: str) -> Tensor:
+        return self.tasks[part].splits()[_split(part)]
+
+
+def weights_of(likelihoods: Sequence[float]) -> list[float]:
+    """Return weights in proportion to exp(likelihood / 0.2).
+
+    Models with less than 2 % get no weight, and at most eight get one.
+    """
+    weights = softmax(np.array(likelihoods) / TEMPERATURE)
+    last = np.sort(weights)[::-1][:MAX_MEMBERS][-1]
+    weights[(weights < last) | (weights < MIN_WEIGHT)] = 0.0
+    found: list[float] = (weights / weights.sum()).tolist()
+    return found
+
+
+def _split(part: str) -> str:
+    return VALID if part == VALID else f"{OOD}{HELD_OUT}"
