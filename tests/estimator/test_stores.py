@@ -171,6 +171,21 @@ def test_a_gpu_trains_on_a_store_as_on_the_graph_in_memory(tmp_path: Path) -> No
     assert found.predict_proba(store) == pytest.approx(expected.predict_proba(store), abs=1e-3)
 
 
+def test_linear_models_trees_and_networks_predict_a_store_as_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipes = (Recipe("linear"), Recipe("trees"), Recipe("erm", "sage"), Recipe("canet", "gcn"))
+    monkeypatch.setitem(auto.PRESETS, "robust", recipes)
+    monkeypatch.setattr(auto, "weights_of", lambda found: [1 / 4] * 4)
+    store = write_store(tmp_path / "store", weighted=True)
+    model = NodeClassifier(epochs=3, hidden=8, device="cpu").fit(store)
+    expected = model.predict_proba(store.load())
+    assert model.predict_proba(store) == pytest.approx(expected, abs=1e-5)
+    parts = list(model.fitted_.parts(model.prepare(store).graph))
+    assert len(parts) > 1
+    assert model.predict_proba(store, [90, 3]) == pytest.approx(expected[[90, 3]], abs=1e-5)
+
+
 @needs_gpu
 @pytest.mark.parametrize("some", [None, [90], list(range(0, NUM_NODES, 7))], ids=["all", "1", "18"])
 @pytest.mark.parametrize("room", [True, False], ids=["on the GPU", "not on the GPU"])

@@ -17,7 +17,7 @@ from canet.data.graph import UserGraph
 from canet.data.graph_data import GraphData
 from canet.models import Learner, Options, restore
 from canet.models.linear import FittedLinear, Linear, LinearSettings
-from canet.models.trees import FittedTrees, Trees, TreeSettings
+from canet.models.trees import FittedTrees, Trees, TreeSettings, _dense
 from canet.training.prepared import PreparedGraph, task_graph
 from tests.support.small_task import small_task
 from tests.support.user_graphs import small_user_graph
@@ -145,6 +145,30 @@ def test_trees_read_missing_values_and_project_wide_features(
     assert fitted.components is not None
     assert fitted.components.shape[0] == 3
     assert fitted._logits(torch.full((2, 3), torch.nan)).isfinite().all()
+
+
+def test_empty_cells_of_tables_are_missing_for_trees(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    random = np.random.default_rng(0)
+    value = random.normal(size=200)
+    value[::3] = np.nan
+    label = np.where(np.isnan(value), "gone", np.where(value > 0, "high", "low"))
+    nodes = pandas.DataFrame({"id": range(200), "value": value, "label": label})
+    edges = pandas.DataFrame({"source": range(199), "target": range(1, 200)})
+    how = {"label": "label", "id": "id"}
+    model = canet.NodeClassifier("trees", neighbours=False, undirected=True)
+    model.fit(nodes, edges, **how)
+    fitted = model.fitted_
+    assert isinstance(fitted, FittedTrees)
+    assert fitted.marks.tolist() == [[0, 1]]
+    assert model.score((nodes, edges)) > 0.95
+    reader = model.prepare((nodes, edges)).graph
+    columns = _dense(reader, fitted.settings, None, fitted.marks)
+    assert columns[:, 0].isnan().tolist() == np.isnan(value).tolist()
+    model.save(tmp_path / "model")
+    again = canet.load(tmp_path / "model")
+    expected = model.predict_proba((nodes, edges))
+    assert np.array_equal(again.predict_proba((nodes, edges)), expected)
 
 
 @BOTH

@@ -124,6 +124,8 @@ def user_task(
         columns["sample_weight"] = check_sample_weights(weights, n, splits["train"])
     if "store" in data:
         columns["store"] = data.store
+    if data.get("encoding") is not None and data.encoding.marks:
+        columns["marks"] = torch.tensor(data.encoding.marks)
     check_metric(metric, len(classes), columns["y"][splits["valid"]])
     tests = {name: nodes for name, nodes in splits.items() if name not in FIRST_SPLITS}
     tested = torch.cat([torch.empty(0, dtype=torch.long), *tests.values()])

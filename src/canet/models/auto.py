@@ -221,6 +221,7 @@ class Auto(Learner):
             folder = work and _folder(work, number, parts.numbers[part], seed)
             try:
                 learner = self._learner(recipe, number, part, chosen)
+                learner.options.check_time()
                 if folder:
                     _is_finished(folder)
                 with warnings.catch_warnings():

@@ -37,9 +37,16 @@ class Average(Fitted):
         return self.combine([member.read(graph, nodes, x) for member in self.members])
 
     def parts(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Iterator[Part]:
-        """Predict some nodes at a time; the parts of all members are the same."""
-        for parts in zip(*(member.parts(graph, nodes) for member in self.members), strict=True):
-            yield parts[0][0], self.combine([found for _, found in parts])
+        """Predict some nodes at a time, if there are networks: their parts are the same."""
+        networks = [member for member in self.members if member.in_parts]
+        if not networks:
+            yield from super().parts(graph, nodes)
+            return
+        whole = {id(m): m.read(graph, nodes) for m in self.members if not m.in_parts}
+        for parts in zip(*(member.parts(graph, nodes) for member in networks), strict=True):
+            rows, found = parts[0][0], {id(m): p for m, (_, p) in zip(networks, parts, strict=True)}
+            found |= {key: Prediction(one.logits[rows]) for key, one in whole.items()}
+            yield rows, self.combine([found[id(member)] for member in self.members])
 
     def logits(self, task: ShiftTask) -> dict[str, Tensor]:
         found = [member.logits(task) for member in self.members]

@@ -54,6 +54,7 @@ class Fitted(ABC):
 
     Attributes:
         kind: Name of the class in saved models.
+        in_parts: Whether a graph on disk is read in parts, not at once.
         sizes: Numbers of features D and classes C, if they are known.
         epochs: Number of epochs of the training; 0 if there are none.
         candidates: The models that were compared to choose this one; empty if there was no choice.
@@ -63,6 +64,7 @@ class Fitted(ABC):
     """
 
     kind: ClassVar[str]
+    in_parts: ClassVar[bool] = False
     sizes: tuple[int, int] | None = None
     epochs: int = 0
     candidates: Sequence[Candidate] = ()

@@ -36,6 +36,7 @@ class FittedNetwork(Fitted):
     """
 
     kind = "network"
+    in_parts = True
     sizes: tuple[int, int]
 
     def __init__(self, method: Method, backbone: str) -> None:

@@ -82,6 +82,8 @@ def training_part(task: ShiftTask) -> ShiftTask:
     columns["edge_index"] = edges[:, kept]
     if weight is not None:
         columns["edge_weight"] = weight[kept]
+    if "marks" in task.data:
+        columns["marks"] = task.data.marks
     return replace(
         task,
         data=GraphData(**columns),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -61,6 +62,8 @@ class FittedTrees(Fitted):
         trees: Arrays over the nodes of all trees, one for each of `FIELDS`.
         starts: Number of the first node of each tree $[T]$.
         classes: Classes $[K]$ whose logits have trees; tree t belongs to class t mod K of these.
+        marks: Pairs $[m, 2]$ of features: one whose empty cells were filled, and one that is 1
+            there. Trees read these cells as missing.
     """
 
     kind = "trees"
@@ -75,18 +78,19 @@ class FittedTrees(Fitted):
         trees: Mapping[str, Tensor],
         starts: Tensor,
         classes: Tensor,
+        marks: Tensor,
     ) -> None:
         self.settings, self.components = settings, components
         self.baseline, self.starts, self.classes = baseline, starts, classes
+        self.marks = marks
         self.trees = {name: trees[name] for name in FIELDS}
         self.sizes = num_features, len(baseline)
 
     def read(
         self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
     ) -> Prediction:
-        columns = _dense(
-            graph if x is None else graph.with_features(x), self.settings, self.components
-        )
+        graph = graph if x is None else graph.with_features(x)
+        columns = _dense(graph, self.settings, self.components, self.marks)
         return Prediction(self._logits(columns if nodes is None else columns[nodes]).float())
 
     def _logits(self, x: Tensor) -> Tensor:
@@ -111,7 +115,7 @@ class FittedTrees(Fitted):
         return Trees(self.settings, options)
 
     def state(self) -> State:
-        names = ("baseline", "starts", "classes")
+        names = ("baseline", "starts", "classes", "marks")
         tensors = {name: getattr(self, name) for name in names} | self.trees
         if self.components is not None:
             tensors["components"] = self.components
@@ -123,10 +127,13 @@ class FittedTrees(Fitted):
         settings = override(TreeSettings(), entry(about, "settings", dict))
         names = ("baseline", "starts", "classes", *FIELDS)
         parts = {name: entry(tensors, name, Tensor) for name in names}
+        marks = entry(tensors, "marks", Tensor)
         count, wide = entry(about, "num_features", int), tensors.get("components")
-        if not _are_valid(parts, count, wide, settings):
+        are_columns = marks.dtype == torch.long and ((marks >= 0) & (marks < count)).all()
+        are_columns = are_columns and marks.dim() == 2 and marks.shape[1] == 2
+        if not are_columns or not _are_valid(parts, count, wide, settings):
             raise VersionError("the arrays of the trees do not fit together")
-        last = parts["baseline"], parts, parts["starts"], parts["classes"]
+        last = parts["baseline"], parts, parts["starts"], parts["classes"], marks
         return cls(settings, count, wide, *last)
 
 
@@ -155,7 +162,8 @@ class Trees(Learner):
     ) -> Fitted:
         graph, y = training_graph(task), task.data.y.numpy()
         components = _components(graph.user_graph.x, task.observed(), seed)
-        columns = _dense(graph, self.settings, components).numpy()
+        marks = task.data.get("marks", torch.empty(0, 2, dtype=torch.long))
+        columns = _dense(graph, self.settings, components, marks).numpy()
         known = np.unique(y[task.train])
         valid = task.valid[np.isin(y[task.valid], known)]  # held-out parts may have all of a class
         valid = valid if valid.numel() else task.train
@@ -170,7 +178,7 @@ class Trees(Learner):
         )
         weight = node_weights(task, task.train, self.options.class_weight).numpy()
         is_weighted = (weight != weight[0]).any()  # the bins of weighted nodes take long
-        with limited_threads(self.options.threads):
+        with limited_threads(1):  # more threads hardly help, and are much slower on a busy machine
             model.fit(
                 columns[task.train],
                 y[task.train],
@@ -180,14 +188,15 @@ class Trees(Learner):
             )
         trees = [tree.nodes for step in model._predictors for tree in step]
         sizes = torch.tensor([len(nodes) for nodes in trees])
-        joined = np.concatenate(trees)
+        joined = np.concatenate(trees)  # a threshold between all values and missing ones is inf
+        np.minimum(joined["num_threshold"], sys.float_info.max, out=joined["num_threshold"])
         parts = {name: torch.from_numpy(joined[name].astype(kind)) for name, kind in FIELDS.items()}
         classes = torch.from_numpy(known[1:] if len(known) == 2 else known)
         baseline = torch.full((task.num_classes,), -math.log(len(y) + 1), dtype=torch.double)
         baseline[known[0]] = 0.0
         baseline[classes] = torch.from_numpy(np.ravel(model._baseline_prediction))
         starts, about = sizes.cumsum(0) - sizes, (task.num_features, components, baseline)
-        return FittedTrees(self.settings, *about, parts, starts, classes)
+        return FittedTrees(self.settings, *about, parts, starts, classes, marks)
 
 
 def _boosting(check_time: Callable[[], None]) -> Any:
@@ -246,9 +255,20 @@ def _components(x: Tensor, nodes: Tensor, seed: int) -> Tensor | None:
     return torch.from_numpy(np.ascontiguousarray(found.components_, dtype=np.float32))
 
 
-def _dense(graph: PreparedGraph, settings: TreeSettings, components: Tensor | None) -> Tensor:
-    """Return the columns of all nodes as a dense matrix."""
+def _dense(
+    graph: PreparedGraph, settings: TreeSettings, components: Tensor | None, marks: Tensor
+) -> Tensor:
+    """Return the columns of all nodes as a dense matrix; missing values are NaN."""
+    x = graph.user_graph.x
     if components is not None:
-        graph = graph.with_features(graph.user_graph.x @ components.T)
-    found = settings.columns(graph)
-    return found if isinstance(found, Tensor) else linear_map(found, torch.eye(found.shape[1]))
+        graph = graph.with_features(x @ components.T)
+    columns = settings.columns(graph)
+    if not isinstance(columns, Tensor):
+        columns = linear_map(columns, torch.eye(columns.shape[1]))
+    if components is None and marks.numel():
+        own = x.to_dense() if x.layout == torch.sparse_csr else x
+        columns = columns.clone()
+        columns[:, marks[:, 0]] = columns[:, marks[:, 0]].masked_fill(
+            own[:, marks[:, 1]] > 0, torch.nan
+        )
+    return columns

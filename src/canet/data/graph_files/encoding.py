@@ -230,6 +230,11 @@ class Encoding:
         return [name for column in self.columns for name in column.names]
 
     @property
+    def marks(self) -> list[list[int]]:
+        """Pairs of features: a filled column, and the one that marks its empty cells."""
+        return [self.blocks[column.name] for column in self.columns if column.marks_empty]
+
+    @property
     def blocks(self) -> dict[str, list[int]]:
         """Column name → positions of its features among the D features."""
         position = count()
