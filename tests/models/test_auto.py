@@ -26,7 +26,7 @@ from canet.models.portfolio import PRESETS, Recipe
 from canet.store.run_folder import find_runs
 from canet.training import Trainer
 from canet.util.processes import Processes
-from tests.support.small_task import FEW, INSIDE, small_task
+from tests.support.small_task import FEW, small_task
 from tests.support.user_graphs import small_user_graph
 
 QUICK = AutoSettings(epochs=4, hidden=8)
@@ -151,16 +151,40 @@ def test_the_same_seed_is_the_same_choice_to_the_bit(few_models: None) -> None:
     assert not same(run(1), run(2))
 
 
-def test_test_labels_and_shifted_features_change_no_bit_of_the_choice(few_models: None) -> None:
+def with_garbage(task: ShiftTask, nodes: torch.Tensor, unknown: torch.Tensor) -> ShiftTask:
+    """Replace features and edges of some nodes, and the labels of these and of `unknown` nodes."""
+    columns = {name: column.clone() for name, column in task.data.to_dict().items()}
+    columns["x"][nodes] = torch.randn(len(nodes), columns["x"].shape[1]) * 100
+    for changed in (nodes, unknown):
+        columns["y"][changed] = columns["y"][changed].flip(0)
+    inside = torch.isin(columns["edge_index"], nodes).all(dim=0)
+    others = nodes[torch.randint(len(nodes), (2, 333))]
+    columns["edge_index"] = torch.cat([columns["edge_index"][:, ~inside], others], dim=1)
+    return replace(task, data=GraphData(**columns), checked=True)
+
+
+def test_shifted_nodes_and_test_labels_change_no_bit_of_the_choice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(PRESETS, "robust", PRESETS["robust"][3:8])
     task = small_task()
-    x, y = task.data.x.clone(), task.data.y.clone()
-    x[INSIDE:] = torch.randn_like(x[INSIDE:]) * 100
-    y[180:] = y[180:].flip(0)
-    garbage = replace(task, data=GraphData(x=x, y=y, edge_index=task.data.edge_index))
+    garbage = with_garbage(task, task.test_ood["later"], task.test_id)
     clean, other = run(task=task), run(task=garbage)
     for split in ("test_id", "ood/later"):
         other.result.scores[split] = clean.result.scores[split]
     assert same(clean, other)
+
+
+@pytest.mark.filterwarnings("ignore:interventions change")
+@pytest.mark.parametrize("recipe", PRESETS["robust"][3:10], ids=lambda recipe: recipe.name)
+def test_what_is_held_out_changes_no_bit_of_a_training(recipe: Recipe) -> None:
+    task = list(Parts(small_task()).tasks.values())[1]
+    hidden = (~task.in_distribution).nonzero().squeeze(1)
+    states = []
+    for one in (task, with_garbage(task, hidden, hidden)):
+        (fitted,) = recipe.learner(QUICK, Options("cpu")).run(one, {0: None})
+        states.append(fitted.state()[1])
+    assert all(states[0][name].equal(states[1][name]) for name in states[0])
 
 
 def test_a_choice_that_was_stopped_continues_to_the_same_bits(
