@@ -38,7 +38,6 @@ def files_of(folder: Path) -> dict[Path, int]:
 def quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "EPOCHS", 3)
-        patch.setattr(demo, "AUTO_EPOCHS", 2)
         patch.setattr(demo, "MAX_JOBS", 1)
         patch.setattr(demo, "DATA_SEEDS", (0, 1))
         patch.setattr(synthetic, "NUM_USERS", 300)

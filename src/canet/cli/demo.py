@@ -29,12 +29,12 @@ from canet.util.devices import pick_device
 from canet.util.files import atomic_path
 
 DATA_SEEDS = (0, 1)
-EPOCHS, AUTO_EPOCHS = 200, 30
+EPOCHS = 200
 MAX_JOBS = 4
 NOTE = """\
 The data has spurious columns: they predict the label in training, but not under shift.
-The epoch is selected on validation data, which is in distribution. Auto also rates three
-models on held-out parts of the training data, and averages the best two.
+The epoch is selected on validation data, which is in distribution. Auto compares linear
+models and trees also on held-out parts of the training data, and averages them.
 Test users also occur in training, as in the paper. To test on new users:
     canet train synthetic --protocol disjoint"""
 
@@ -93,7 +93,7 @@ def run_demo(out: Path, device: str, quiet: bool) -> None:
 def _config(model: DemoModel, data_seed: int) -> RunConfig:
     method, backbone = model.method, get_backbone_name(model.method)
     is_network = method in METHODS
-    changes = {"epochs": EPOCHS} if is_network else {"preset": "fast", "epochs": AUTO_EPOCHS}
+    changes = {"epochs": EPOCHS} if is_network else {"preset": "fast"}
     settings = asdict(override(task_settings("synthetic", method, backbone), changes))
     how = "paper", data_seed, model.features, False, method, backbone, settings
     return RunConfig("synthetic", *how, seed=0, ood_curves=is_network)
