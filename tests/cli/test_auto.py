@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from canet.errors import InputWarning
 from canet.estimator.classifier import NodeClassifier
 from canet.training import Trainer
 from tests.support.commands import Canet, call
@@ -33,6 +34,19 @@ def test_fit_says_what_was_chosen_and_why(place: Path) -> None:
     assert not (place / "model" / ".checkpoints").exists()
     assert call(place, "predict", "model", "graph", "--out", "p.csv").code == 0
     assert "auto, 3 classes" in call(place, "diagnose", "model", "graph").out
+
+
+def test_what_the_time_limit_left_out_is_named_and_has_no_scores(place: Path) -> None:
+    how = ("--device", "cpu", "--time-limit", 0, "--out", "model", "--json")
+    with pytest.warns(InputWarning, match="1 of 3 models were compared"):
+        answer = call(place, *FIT, *how)
+    assert "NaN" not in answer.out
+    notes = {row["model"]: row["note"] for row in answer.content["leaderboard"]}
+    assert notes["erm-mlp"] == "the time limit was reached"
+    assert "1 of 1 models" in answer.content["summary"]
+    table = (place / "model" / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert "nan" not in table
+    assert call(place, "predict", "model", "graph", "--out", "p.csv").code == 0
 
 
 def test_a_fit_that_was_stopped_continues(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 import sys
 from pathlib import Path
@@ -192,7 +191,10 @@ def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
         "environments_seen": model.environments_seen_,
         "shifted_columns": shifted,
         "settings": model.settings_,
-        "leaderboard": model.leaderboard_rows(),
+        "leaderboard": [
+            {name: None if cell != cell else cell for name, cell in row.items()}  # JSON has no NaN
+            for row in model.leaderboard_rows()
+        ],
         "summary": model.summary(),
     }
 
@@ -227,7 +229,7 @@ def _show_choice(summary: dict[str, Any]) -> None:
             row["model"],
             f"{row['weight']:.2f}" if row["weight"] else "",
             *(
-                "–" if math.isnan(row[name]) else f"{100 * row[name]:.1f}"
+                "–" if row[name] is None else f"{100 * row[name]:.1f}"
                 for name in ("validation", "held_out")
             ),
             f"{row['seconds']:.1f}" if row["seconds"] else "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html import escape
+from math import isnan
 from typing import Any
 
 from canet.data.metrics import METRICS
@@ -49,8 +50,9 @@ def model_card(model: Any, has_reference: bool) -> str:
         heads = ("weight", "validation", "held out")
         lines += ["", "## Models", "", f"| model | {' | '.join(heads)} |", "|---|--:|--:|--:|"]
         for row in model.leaderboard_rows():
-            scores = (f"{100 * row[name]:.1f} %" for name in ("validation", "held_out"))
-            cells = _escaped(row["model"]), f"{row['weight']:.2f}", *scores
+            scores = (row[name] for name in ("validation", "held_out"))
+            shown = ("–" if isnan(score) else f"{100 * score:.1f} %" for score in scores)
+            cells = _escaped(row["model"]), f"{row['weight']:.2f}", *shown
             lines.append(f"| {' | '.join(cells)} |")
     changed = ", ".join(f"{name}={value}" for name, value in model.settings_.items())
     lines += [
