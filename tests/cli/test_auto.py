@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -41,9 +42,10 @@ def test_what_the_time_limit_left_out_is_named_and_has_no_scores(place: Path) ->
     answer = call(place, *FIT, *how)
     assert "1 of 3 models were compared" in answer.err
     assert "NaN" not in answer.out
-    notes = {row["model"]: row["note"] for row in answer.content["leaderboard"]}
+    content = json.loads(answer.out)
+    notes = {row["model"]: row["note"] for row in content["leaderboard"]}
     assert notes["erm-mlp"] == "the time limit was reached"
-    assert "1 of 1 models" in answer.content["summary"]
+    assert "1 of 1 models" in content["summary"]
     table = (place / "model" / "MODEL_CARD.md").read_text(encoding="utf-8")
     assert "nan" not in table
     assert call(place, "predict", "model", "graph", "--out", "p.csv").code == 0
