@@ -33,7 +33,7 @@ def section(method: MethodClass, common: dict[str, dict[str, Any]]) -> str:
     summary = method.summary[0].upper() + method.summary[1:] + needs
     text = f"## {method.label}: `{method.name}`\n\n{summary}. {method.paper}.\n\n"
     if not issubclass(method.settings_type, Settings):
-        text += "It is no network: of the settings of all methods, it has only `scaling`.\n\n"
+        text += "It is not a network: of the settings of all methods, it has only `scaling`.\n\n"
     return text + (table(own) if own else "This method has no settings of its own.\n")
 
 

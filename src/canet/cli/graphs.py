@@ -66,11 +66,13 @@ def fit(
     backbone: options.BackboneName = None,
     preset: Annotated[
         str | None,
-        typer.Option(help="Models that auto compares: robust (default), or fast: no networks."),
+        typer.Option(
+            help="Models that auto compares: robust (default), or fast, without networks."
+        ),
     ] = None,
     time_limit: Annotated[
         float | None,
-        typer.Option(min=0, max=MAX_SECONDS, help="Seconds in which auto compares models."),
+        typer.Option(min=0, max=MAX_SECONDS, help="Seconds for the comparison of models by auto."),
     ] = None,
     settings: options.SettingsOptions,
     metric: options.MetricName = None,
@@ -90,8 +92,8 @@ def fit(
     """Train a model on your graph and save it.
 
     Use it with `canet predict` and `canet diagnose`. By default linear models, trees and networks
-    are compared and averaged; on a terminal, Ctrl-C stops that and keeps the best so far. If the
-    command is interrupted otherwise, run it again to continue.
+    are compared and averaged. On a terminal, Ctrl-C stops the comparison and keeps the models that
+    are finished. After any other interruption, run the command again to continue.
     """
     from canet.data.metrics import METRICS
     from canet.defaults import changed
@@ -152,7 +154,7 @@ def fit(
         **changes,
     )
     if model.keep_on_interrupt and model.method_name == "auto" and not output.silent:
-        print("Press Ctrl-C to stop and keep the best so far.", file=sys.stderr)
+        print("Press Ctrl-C to stop and keep the models that are finished.", file=sys.stderr)
     try:
         with exclusive_lock(work), fit_display("reading", quiet=not model.verbose) as display:
             check_target(out, overwrite)  # again: another fit may have ended while this one waited

@@ -77,7 +77,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         undirected: If True, each edge is used in both directions. If False, edges are directed.
             None is like False, with a warning if few edges have a reverse edge.
         preset: Models that `auto` compares: `robust` (linear models, trees and networks, the
-            default) or `fast` (no networks).
+            default) or `fast` (without networks).
         time_limit: Seconds in which `auto` compares models; the first, a linear model, always ends.
             None: no limit.
         keep_on_interrupt: Whether Ctrl-C ends the comparison of `auto` and keeps the models that
@@ -226,8 +226,9 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
                 ratios matter.
             batch: Number or name of the graph of each node $[N]$, if `data` holds several graphs.
             warm_start: A fitted model with the same method, backbone, sizes and classes, whose
-                training continues on this graph; it may be this object. `auto` then trains the
-                models of its average again and does not choose.
+                training continues on this graph; it may be this object. `auto` then compares
+                nothing: the members of its average keep their weights, its networks continue, and
+                its linear models and trees are trained again.
             **columns: Further arguments of `canet.read_graph`, such as `id` and `without`.
         """
         columns |= {"label": label} if label is not None else {}
@@ -295,8 +296,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         predicts, 0 if it is not used. It follows from the `likelihood`: the mean logarithm of the
         probability of the right class, over the validation nodes and each held-out part.
         `validation` and `held_out` are scores between 0 and 1, `seconds` the time of all trainings.
-        A `note` says why a model has no scores. Rows at the end compare with the average, the best
-        single model and the largest class.
+        One column for each held-out part has the score there. A `note` says why a model has no
+        scores. The last rows are the average, the best single model and the largest class.
         """
         rows = self.leaderboard_rows()
         try:

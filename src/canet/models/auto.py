@@ -47,7 +47,7 @@ class AutoSettings(Settings):
 
     preset: str = setting(
         "robust",
-        "models to compare: linear models, trees and networks (robust), or no networks (fast)",
+        "models to compare: linear models, trees and networks (robust), or without networks (fast)",
         choices=tuple(PRESETS),
     )
     time_limit: float = setting(1e6, "seconds for the comparison of all models", minimum=0)
@@ -263,7 +263,7 @@ class Auto(Learner):
     def _continue(
         self, task: ShiftTask, initial: Fitted, seed: int, on_progress: Progress | None
     ) -> Fitted:
-        """Train each member of an average again, from its weights, and keep their weights."""
+        """Train each member again, networks from their parameters, and keep the weights."""
         assert isinstance(initial, Average)
         members, trained = list[Fitted](), list[Candidate]()
         chosen = [candidate for candidate in initial.candidates if candidate.weight]
