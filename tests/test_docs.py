@@ -22,7 +22,7 @@ import typer
 
 from canet.cli import app
 from canet.data.benchmarks import synthetic
-from canet.models import auto
+from canet.models import auto, parts
 from canet.models.shifts import simulate_shifts
 from canet.util.files import read_json
 from tests.support.browser import run_in
@@ -241,7 +241,7 @@ def test_the_code_of_a_page_runs(
     """
     for name in auto.PRESETS:
         monkeypatch.setitem(auto.PRESETS, name, FEW[1:2])
-    monkeypatch.setattr(auto, "simulate_shifts", lambda task: simulate_shifts(task)[:1])
+    monkeypatch.setattr(parts, "simulate_shifts", lambda task: simulate_shifts(task)[:1])
     monkeypatch.setattr(synthetic, "NUM_USERS", 300)
     space: dict[str, object] = {"__name__": "page"}
     with contextlib.chdir(tmp_path):
