@@ -147,14 +147,18 @@ def test_trees_read_missing_values_and_project_wide_features(
     assert fitted._logits(torch.full((2, 3), torch.nan)).isfinite().all()
 
 
-def test_empty_cells_of_tables_are_missing_for_trees(tmp_path: Path) -> None:
+def table_with_gaps() -> tuple[Any, Any]:
+    """Nodes with the classes high, low and gone, which is an empty cell; and edges."""
     pandas = pytest.importorskip("pandas")
-    random = np.random.default_rng(0)
-    value = random.normal(size=200)
+    value = np.random.default_rng(0).normal(size=200)
     value[::3] = np.nan
     label = np.where(np.isnan(value), "gone", np.where(value > 0, "high", "low"))
     nodes = pandas.DataFrame({"id": range(200), "value": value, "label": label})
-    edges = pandas.DataFrame({"source": range(199), "target": range(1, 200)})
+    return nodes, pandas.DataFrame({"source": range(199), "target": range(1, 200)})
+
+
+def test_empty_cells_of_tables_are_missing_for_trees(tmp_path: Path) -> None:
+    nodes, edges = table_with_gaps()
     how = {"label": "label", "id": "id"}
     model = canet.NodeClassifier("trees", neighbours=False, undirected=True)
     model.fit(nodes, edges, **how)
@@ -164,11 +168,21 @@ def test_empty_cells_of_tables_are_missing_for_trees(tmp_path: Path) -> None:
     assert model.score((nodes, edges)) > 0.95
     reader = model.prepare((nodes, edges)).graph
     columns = _dense(reader, fitted.settings, None, fitted.marks)
-    assert columns[:, 0].isnan().tolist() == np.isnan(value).tolist()
+    assert columns[:, 0].isnan().tolist() == nodes.value.isna().tolist()
     model.save(tmp_path / "model")
     again = canet.load(tmp_path / "model")
     expected = model.predict_proba((nodes, edges))
     assert np.array_equal(again.predict_proba((nodes, edges)), expected)
+
+
+def test_an_average_of_trees_that_read_empty_cells_is_saved(tmp_path: Path) -> None:
+    nodes, edges = table_with_gaps()
+    model = canet.NodeClassifier(preset="fast", undirected=True, checkpoints=tmp_path / "work")
+    model.fit(nodes, edges, label="label", id="id")
+    assert sum("trees" in one.name and one.weight > 0 for one in model.candidates_) == 2
+    model.save(tmp_path / "model")
+    expected = model.predict_proba((nodes, edges))
+    assert np.array_equal(canet.load(tmp_path / "model").predict_proba((nodes, edges)), expected)
 
 
 @BOTH

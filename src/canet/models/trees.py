@@ -196,7 +196,7 @@ class Trees(Learner):
         baseline[known[0]] = 0.0
         baseline[classes] = torch.from_numpy(np.ravel(model._baseline_prediction))
         starts, about = sizes.cumsum(0) - sizes, (task.num_features, components, baseline)
-        return FittedTrees(self.settings, *about, parts, starts, classes, marks)
+        return FittedTrees(self.settings, *about, parts, starts, classes, marks.clone())
 
 
 def _boosting(check_time: Callable[[], None]) -> Any:
