@@ -74,8 +74,7 @@ def write_year(raw: Path, folder: Path, year: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("counties"), help="folder to write to")
-    parser.add_argument("--preset", default="fast", help="how many models auto tries")
-    parser.add_argument("--epochs", type=int, default=None)
+    parser.add_argument("--preset", default="fast", help="fast, or robust: also compare networks")
     options = parser.parse_args()
 
     raw = Path(os.environ["CANET_DATA_ROOT"], "election")
@@ -88,7 +87,6 @@ def main() -> None:
         print(f"note: {note}")
     model = canet.NodeClassifier(
         preset=options.preset,
-        epochs=options.epochs,
         metric="roc_auc",
         class_weight="balanced",
         undirected=True,

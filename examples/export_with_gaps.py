@@ -61,8 +61,7 @@ def write_month(folder: Path, seed: int, month: int, accounts: int = 3000) -> No
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("shop"), help="folder to write to")
-    parser.add_argument("--preset", default="fast", help="how many models auto tries")
-    parser.add_argument("--epochs", type=int, default=None)
+    parser.add_argument("--preset", default="fast", help="fast, or robust: also compare networks")
     options = parser.parse_args()
 
     may, june = options.out / "may", options.out / "june"
@@ -74,7 +73,6 @@ def main() -> None:
         print(f"note: {note}")
     model = canet.NodeClassifier(
         preset=options.preset,
-        epochs=options.epochs,
         metric="average_precision",
         class_weight="balanced",
         undirected=True,

@@ -64,8 +64,7 @@ def test_your_csv_takes_folders(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_export_with_gaps_needs_no_preparation(tmp_path: Path) -> None:
-    arguments = ("--out", str(tmp_path / "shop"), "--epochs", "5")
-    output = printed("export_with_gaps.py", *arguments, may_warn=True)
+    output = printed("export_with_gaps.py", "--out", str(tmp_path / "shop"), may_warn=True)
     assert words(output.replace(str(tmp_path), "")) == words(shown("export-with-gaps.md"))
     assert "shifted since May: balance" in output
     assert (tmp_path / "shop" / "diagnosis.html").is_file()
@@ -85,7 +84,7 @@ def test_fraud_over_time_runs(data_root: Path) -> None:
 
 @pytest.mark.slow
 def test_counties_over_years_runs(data_root: Path, tmp_path: Path) -> None:
-    arguments = ("--out", str(tmp_path / "counties"), "--epochs", "2")
+    arguments = ("--out", str(tmp_path / "counties"))
     output = printed("counties_over_years.py", *arguments, root=data_root, may_warn=True)
     assert "shifted since 2012: unemployment" in output
     assert (tmp_path / "counties" / "diagnosis.html").is_file()
