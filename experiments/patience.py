@@ -2,7 +2,7 @@
 
     python -m experiments.patience FILE [--device cuda] [--part I/N]
 
-trains the models of the preset `robust` of `auto`, and CaNet with its published settings, on every
+trains the networks of `auto`, and CaNet with its published settings, on every
 task of `experiments.choice` with two data seeds, and scores every epoch under shift. It writes one
 JSON object per training to FILE, as JSON lines. `python -m experiments.patience FILE... --table`
 prints the table of the page.
