@@ -235,10 +235,12 @@ def _show_choice(summary: dict[str, Any]) -> None:
                 for name in ("validation", "held_out")
             ),
             f"{row['seconds']:.1f}" if row["seconds"] else "",
-            row["note"],
+            row["note"] if row["validation"] is None else "",
         ]
         for row in summary["leaderboard"]
     ]
-    columns = ["model", "weight", "validation", "held out", "seconds", ""]
+    columns = ["model", "weight", "validation", "held out", "seconds", "note"]
+    if not any(row[-1] for row in rows):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
     print_table("Models, the best first; scores in %", columns, rows)
     print_text(summary["summary"])

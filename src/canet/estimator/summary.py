@@ -58,20 +58,24 @@ def summary_of(model: Any) -> str:
         return f"{chosen} They were trained again, with the weights of the earlier choice."
     mean, largest = rows[AVERAGE], rows[LARGEST_CLASS]
     best = max((one for one in rows.values() if not one.note), key=lambda one: one.likelihood)
+    each = [(mean.validation, mean.held_out), (best.validation, best.held_out)]
+    each.append((largest.validation, largest.held_out))
     if not mean.shifts:
+        average, single, constant = (_percent(validation) for validation, _ in each)
         return (
-            f"{chosen} They give the validation nodes the highest probabilities: {metric} "
-            f"{_percent(mean.validation)}, the largest class {_percent(largest.validation)}. There "
-            "are too few labels to hold out parts, so nothing is known about a shift."
+            f"{chosen} On the validation nodes they have {metric} {average}, the best single model "
+            f"{single}, and always the largest class {constant}. There are too few labels to hold "
+            "out parts, so nothing is known about a shift."
         )
-    low, high = (_percent(end(mean.shifts.values())) for end in (min, max))
+    average, single, constant = (f"{_percent(a)} and {_percent(b)}" for a, b in each)
+    parts = listed(
+        f"{_percent(score)} {part.replace('without ', 'on ')}"
+        for part, score in mean.shifts.items()
+    )
     return (
-        f"{chosen} They predict nodes that they have not seen best: {metric} "
-        f"{_percent(mean.validation)} on the validation nodes and {_percent(mean.held_out)} on "
-        f"held-out parts of the training data; the best single model {_percent(best.validation)} "
-        f"and {_percent(best.held_out)}, the largest class {_percent(largest.validation)} and "
-        f"{_percent(largest.held_out)}. How sure is that? The held-out parts have {low} to {high}: "
-        "expect such a spread on new data."
+        f"{chosen} On the validation nodes and on held-out parts of the training data they have "
+        f"{metric} {average}, the best single model {single}, and always the largest class "
+        f"{constant}. The parts have {parts}: expect such differences on new data."
     )
 
 

@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,6 +40,7 @@ FIELDS = {
 PATIENCE = 10
 """Number of trees without a better validation loss after which no more are added."""
 MAX_BINS, MAX_LEAVES = 63, 15
+NO_CATEGORIES = np.zeros((0, 8), np.uint32), np.zeros(0, np.uint32)
 MAX_COLUMNS = 32
 """Wider features are projected on this number of principal directions."""
 
@@ -93,23 +95,26 @@ class FittedTrees(Fitted):
         columns = _dense(graph, self.settings, self.components, self.marks)
         return Prediction(self._logits(columns if nodes is None else columns[nodes]).float())
 
-    def _logits(self, x: Tensor) -> Tensor:
-        """Return the sums of leaves $[n, C]$ for columns $[n, D]$; NaN is a missing value."""
+    @cached_property
+    def _predictors(self) -> list[Any]:
+        """The trees as objects of scikit-learn, which predict fast."""
         from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
         from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 
         nodes = np.zeros(len(self.trees["value"]), PREDICTOR_RECORD_DTYPE)
         for name, values in self.trees.items():
             nodes[name] = values.numpy()
-        no_categories = np.zeros((0, 8), np.uint32), np.zeros(0, np.uint32)
+        trees = np.split(nodes, self.starts.tolist()[1:])
+        return [TreePredictor(tree, *[NO_CATEGORIES[0]] * 2) for tree in trees]
+
+    def _logits(self, x: Tensor) -> Tensor:
+        """Return the sums of leaves $[n, C]$ for columns $[n, D]$; NaN is a missing value."""
         cells = np.ascontiguousarray(x.numpy(), dtype=np.float64)
-        found = self.baseline.repeat(len(x), 1)
-        for number, tree in enumerate(np.split(nodes, self.starts.tolist()[1:])):
-            leaves = TreePredictor(tree, *[no_categories[0]] * 2).predict(
-                cells, *no_categories, torch.get_num_threads()
-            )
-            found[:, self.classes[number % len(self.classes)]] += torch.from_numpy(leaves)
-        return found
+        found, classes = np.tile(self.baseline.numpy(), (len(x), 1)), self.classes.tolist()
+        for number, tree in enumerate(self._predictors):
+            leaves = tree.predict(cells, *NO_CATEGORIES, torch.get_num_threads())
+            found[:, classes[number % len(classes)]] += leaves
+        return torch.from_numpy(found)
 
     def learner(self, shared: Settings, options: Options) -> Learner:
         return Trees(self.settings, options)
