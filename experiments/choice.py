@@ -101,11 +101,10 @@ def examine(case: Case, device: str) -> dict[str, Any]:
     settings = override(AutoSettings(), DATASETS[case.task].shared_settings)
     auto = Auto(settings, Options(device))
     parts = Parts(task)
-    tried = [one for one in auto.try_all(parts, case.draw) if one.model is not None]
+    tried = list(auto.try_all(parts, case.draw))
     average = average_of(parts, tried)
-    tabular = {recipe.name for recipe in PRESETS["fast"]}
-    six = [one.model for one in tried if one.name in tabular]
-    models: dict[str, Fitted] = {one.name: one.model for one in tried}
+    models = {one.name: one.model for one in tried if one.model is not None}
+    six = [models[recipe.name] for recipe in PRESETS["fast"]]
     models[TREES.name] = TREES.learner(settings, Options(device)).fit(task, case.draw)
     models |= {SIX: Average(six, [1 / len(six)] * len(six)), AUTO: average}
     return {

@@ -28,13 +28,19 @@ SECONDS_BETWEEN_CHECKS = 1.0
 class Processes:
     """A pool of worker processes, which is created again if one of them dies.
 
-    Each has one thread. When the context ends, they are killed, even if a task is running.
+    When the context ends, the processes are killed, even if a task is running.
+
+    Args:
+        size: Number of processes.
+        threads: Torch threads of each process, which then also keeps freed memory. None leaves
+            the defaults.
     """
 
     remote = False
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, threads: int | None = 1) -> None:
         self.size = size
+        self._threads = threads
         self._executor = self._new_executor()
         self._shared = tempfile.TemporaryDirectory(prefix="canet-", ignore_cleanup_errors=True)
         self._num_shared = 0
@@ -66,8 +72,9 @@ class Processes:
         self._shared.cleanup()
 
     def _new_executor(self) -> Any:
-        start = {"initializer": _initialise_worker, "initargs": (os.getpid(),)}
-        return ProcessPoolExecutor(self.size, **start)
+        return ProcessPoolExecutor(
+            self.size, initializer=_initialise_worker, initargs=(os.getpid(), self._threads)
+        )
 
 
 def worker_exit_reason(error: BrokenExecutor) -> str:
@@ -93,15 +100,16 @@ def _read_shared(path: Path) -> Any:
         return pickle.load(file)
 
 
-def _initialise_worker(parent: int) -> None:
-    """Let a worker end with its parent, keep freed memory and use one thread."""
-    import torch
-
-    from canet.util.memory import keep_freed_memory
-
+def _initialise_worker(parent: int, threads: int | None) -> None:
+    """Initialise a worker process."""
     end_with_parent(parent)
-    keep_freed_memory()
-    torch.set_num_threads(1)
+    if threads is not None:
+        import torch
+
+        from canet.util.memory import keep_freed_memory
+
+        keep_freed_memory()
+        torch.set_num_threads(threads)
 
 
 @contextmanager
