@@ -11,6 +11,7 @@ from PIL import Image
 from canet.cli import demo
 from canet.cli.demo import MODELS, DemoScores, run_demo
 from canet.data.benchmarks import synthetic
+from canet.models.portfolio import PRESETS
 from canet.report.score import Score
 from canet.runs.evaluate import evaluate_runs
 from canet.training import trainer
@@ -41,6 +42,7 @@ def quick() -> Iterator[None]:
         patch.setattr(demo, "MAX_JOBS", 1)
         patch.setattr(demo, "DATA_SEEDS", (0, 1))
         patch.setattr(synthetic, "NUM_USERS", 300)
+        patch.setitem(PRESETS, "fast", PRESETS["fast"][:1])
         yield
 
 

@@ -130,6 +130,7 @@ def test_parquet_predictions_hold_what_csv_holds(place: Path, tmp_path: Path) ->
     assert [{k: str(v) for k, v in row.items()} for row in table] == rows
 
 
+@pytest.mark.slow
 def test_a_graph_stored_one_way_is_a_warning_in_one_line(place: Path, tmp_path: Path) -> None:
     command = ("fit", place / "january", "--label", "topic", *QUICK, "--out", "model", "--quiet")
     answer = call_in_new_process(tmp_path, *command)

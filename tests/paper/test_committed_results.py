@@ -73,6 +73,7 @@ def test_an_archive_contains_exactly_the_runs_of_the_committed_tables(
     assert made == {table.name: values(table) for table in committed}
 
 
+@pytest.mark.slow
 def test_the_report_shows_the_numbers_of_the_archive(
     unpacked: dict[str, Path], tmp_path: Path
 ) -> None:

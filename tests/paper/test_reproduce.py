@@ -115,6 +115,7 @@ def test_a_job_with_curves_replaces_the_same_job_without(
     assert "of 5" not in page
 
 
+@pytest.mark.slow
 def test_starting_again_runs_nothing_and_writes_the_same_bytes(tmp_path: Path) -> None:
     scope = Scope(quick=True, methods=("erm",))
     assert reproduce(STUDIES, "protocols", tmp_path, scope, device="cpu", quiet=True) == []
