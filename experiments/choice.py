@@ -167,6 +167,7 @@ def tables(cases: Sequence[Mapping[str, Any]]) -> str:
     decided = {t: s for t, s in scores.items() if t not in made and t not in confirmed}
     real = {**decided, **confirmed}
     rows = {
+        f"real ({len(real)})": real,
         f"real, decided on ({len(decided)})": decided,
         f"real, to confirm ({len(confirmed)})": confirmed,
         f"made ({len(made)})": made,
