@@ -34,6 +34,8 @@ STORED = read_json(ROOT / "results" / "measurements.json")
 SOURCES = ("README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")))
 TESTED_ELSEWHERE = ("docs/reference/formats.md", "docs/examples/")
 """Pages whose code test_recipes.py and test_examples.py run."""
+LONG = ("docs/guide/compare.md", "docs/benchmark/tasks.md", "docs/guide/your-graph.md")
+"""Pages whose code takes several seconds."""
 LANGUAGES = {"python", "sh", "text", "json", "bibtex", "csv", "toml"}
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"}
 
@@ -231,7 +233,13 @@ def test_every_command_of_a_page_exists(source: str) -> None:
                 assert module.is_dir() or module.with_suffix(".py").is_file(), line
 
 
-@pytest.mark.parametrize("source", filter(runnable, SOURCES))
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(source, marks=[pytest.mark.slow] if source in LONG else [])
+        for source in filter(runnable, SOURCES)
+    ],
+)
 def test_the_code_of_a_page_runs(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

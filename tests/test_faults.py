@@ -336,6 +336,7 @@ def kill_often(tmp_path: Path, epochs: int, most: int) -> int:
     return kills
 
 
+@pytest.mark.slow
 def test_a_killed_run_and_three_processes_in_one_folder_have_identical_results(
     tmp_path: Path,
 ) -> None:

@@ -142,7 +142,7 @@ def spurious() -> tuple[Data, Data]:
     return graphs[0], graphs[1]
 
 
-@pytest.mark.parametrize("method", ["erm", "canet"])
+@pytest.mark.parametrize("method", [pytest.param("erm", marks=pytest.mark.slow), "canet"])
 def test_a_trained_model_is_diagnosed_to_the_same_numbers_again(
     method: str, spurious: tuple[Data, Data]
 ) -> None:

@@ -90,7 +90,7 @@ def test_the_fast_preset_has_no_networks_and_no_model_occurs_twice() -> None:
     assert len({recipe.name for recipe in PRESETS["robust"]}) == len(PRESETS["robust"])
 
 
-@pytest.mark.parametrize("recipe", PRESETS["robust"], ids=lambda recipe: recipe.name)
+@pytest.mark.parametrize("recipe", PRESETS["robust"][::4] + PRESETS["robust"][9:10], ids=str)
 def test_every_model_trains_with_its_own_settings_and_those_of_all(
     recipe: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,7 +176,7 @@ def test_shifted_nodes_and_test_labels_change_no_bit_of_the_choice(
 
 
 @pytest.mark.filterwarnings("ignore:interventions change")
-@pytest.mark.parametrize("recipe", PRESETS["robust"][3:10], ids=lambda recipe: recipe.name)
+@pytest.mark.parametrize("recipe", PRESETS["robust"][3:10:2], ids=lambda recipe: recipe.name)
 def test_what_is_held_out_changes_no_bit_of_a_training(recipe: Recipe) -> None:
     task = list(Parts(small_task()).tasks.values())[1]
     hidden = (~task.in_distribution).nonzero().squeeze(1)
@@ -213,9 +213,10 @@ def test_a_choice_that_was_stopped_continues_to_the_same_bits(
 
 
 def test_processes_give_the_bits_of_one_process(few_models: None, tmp_path: Path) -> None:
+    alone = run()
     with Processes(2) as pool:
-        assert same(run(), run(pool=pool))
-        assert same(run(), run(0, tmp_path / "kept", pool=pool))
+        assert same(alone, run(0, tmp_path / "kept", pool=pool))
+        assert same(alone, run(0, tmp_path / "kept"))
 
 
 @pytest.mark.slow

@@ -88,6 +88,7 @@ def test_each_experiment_writes_tables_and_prints_the_headline(
     assert f"Written: {tmp_path / 'tables'}" in printed
 
 
+@pytest.mark.slow
 def test_all_runs_shared_jobs_once_and_writes_the_report(
     made_up: list[RunConfig], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,7 +116,6 @@ def test_a_job_with_curves_replaces_the_same_job_without(
     assert "of 5" not in page
 
 
-@pytest.mark.slow
 def test_starting_again_runs_nothing_and_writes_the_same_bytes(tmp_path: Path) -> None:
     scope = Scope(quick=True, methods=("erm",))
     assert reproduce(STUDIES, "protocols", tmp_path, scope, device="cpu", quiet=True) == []

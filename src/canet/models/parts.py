@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import mean
-from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -70,14 +69,16 @@ class Parts:
         lost = F.cross_entropy(logits[part].double(), task.data.y[nodes], reduction="none")
         return -float(weight @ lost / weight.sum())
 
-    def candidate(self, name: str, logits: Logits, **about: Any) -> Candidate:
+    def candidate(
+        self, name: str, logits: Logits, weight: float = 0.0, seconds: float = 0.0, note: str = ""
+    ) -> Candidate:
         """Return the scores of a model, for the table of all models."""
         scores = {
             part: float(task.scorer(logits[part], task.data.y[self._nodes(part)]))
             for part, task in self.tasks.items()
         }
         valid = scores.pop(VALID)
-        return Candidate(name, valid, scores, likelihood=self.likelihood(logits), **about)
+        return Candidate(name, valid, scores, self.likelihood(logits), weight, seconds, note)
 
     def largest_class(self) -> dict[str, Tensor]:
         """Return logits that give every node the largest class of the training nodes."""

@@ -209,9 +209,9 @@ def _boosting(check_time: Callable[[], None]) -> Any:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     class Boosting(HistGradientBoostingClassifier):
-        def _check_early_stopping_loss(self, *arguments: Any, **named: Any) -> Any:
+        def _should_stop(self, scores: list[float]) -> bool:
             check_time()
-            return super()._check_early_stopping_loss(*arguments, **named)
+            return bool(super()._should_stop(scores))
 
     return Boosting
 
