@@ -96,10 +96,7 @@ def main() -> None:
     print(f"ROC-AUC, all counties of 2016: {model.score(new):.3f}")
 
     diagnosis = canet.diagnose(model, data, new)
-    print("shifted since 2012:", ", ".join(c.name for c in diagnosis.shift.shifted_columns))
-    print("predictions that change if a column gets the values of other counties:")
-    for effect in diagnosis.reliance["training"].features:
-        print(f"  {effect.name}: {effect.flip_rate.value:.1%}")
+    print(diagnosis)
     diagnosis.save(options.out / "diagnosis.html")
     print(f"page: {options.out / 'diagnosis.html'}")
 

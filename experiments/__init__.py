@@ -2,12 +2,13 @@
 
 from canet.paper import Experiment
 from experiments.backbones import Backbones
-from experiments.diagnosis import Diagnoses
 from experiments.interventions import Interventions
 from experiments.protocols import Protocols
+from experiments.reliance import SpuriousReliance
 
 EXPERIMENTS: dict[str, type[Experiment]] = {
-    experiment.name: experiment for experiment in (Protocols, Backbones, Diagnoses, Interventions)
+    experiment.name: experiment
+    for experiment in (Protocols, Backbones, SpuriousReliance, Interventions)
 }
 
 __all__ = ["EXPERIMENTS"]

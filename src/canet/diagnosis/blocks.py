@@ -16,21 +16,24 @@ from canet.estimator.classifier import NodeClassifier
 Blocks = dict[str, np.ndarray]
 """Block name → column numbers, ascending."""
 
-MAX_TABLE_BLOCKS = 40  # if a table has more columns, they are grouped like unnamed columns
+MAX_TABLE_BLOCKS = 40  # if a table has more columns, they are chosen like unnamed columns
 MAX_SINGLE_COLUMNS = 12  # up to this number, each column is a block
-MAX_CORRELATED = 20  # blocks of the columns that correlate most with the predictions
-MAX_CLUSTERS = 8  # blocks of the other columns
+MAX_BLOCKS = 20  # of chosen columns
 MIN_CORRELATION = 0.7  # of the columns in a block
-MAX_COMPONENTS = 20
-MAX_LEAVES = 3000  # columns that Ward's method clusters without k-means before it
+MIN_SHIFT = 0.1  # of a column, in the product of correlation and shift
 OTHERS = "all other columns"
 
 
-def feature_blocks(model: NodeClassifier, given: Mapping[str, Any] | None = None) -> Blocks:
-    """Feature blocks of a model: given, one per column of its input table, or found by clustering.
+def feature_blocks(
+    model: NodeClassifier,
+    given: Mapping[str, Any] | None = None,
+    shifts: np.ndarray | None = None,
+) -> Blocks:
+    """Feature blocks of a model: given, one per column of its input table, or chosen.
 
     `given` maps block names to columns: numbers, a slice, a mask, or names if the columns have
-    names. Columns that are in no given block form one more block.
+    names. Columns that are in no given block form one more block. `shifts` $[D]$ are the shifts of
+    the columns, if they are known.
     """
     names = column_names(model)
     if given is not None:
@@ -41,7 +44,7 @@ def feature_blocks(model: NodeClassifier, given: Mapping[str, Any] | None = None
     sample = model.reference()
     source = np.arange(len(names)) if encoding is None else np.array(encoding.sources)
     probabilities = sample.logits.double().softmax(dim=1).numpy()
-    return found_blocks(as_matrix(sample.x), names, probabilities, source)
+    return chosen_blocks(as_matrix(sample.x), names, probabilities, source, shifts)
 
 
 def column_names(model: NodeClassifier) -> list[str]:
@@ -50,18 +53,20 @@ def column_names(model: NodeClassifier) -> list[str]:
     return [str(name) for name in names]
 
 
-def found_blocks(
-    x: Matrix, names: Sequence[str], probabilities: np.ndarray, source: np.ndarray
+def chosen_blocks(
+    x: Matrix,
+    names: Sequence[str],
+    probabilities: np.ndarray,
+    source: np.ndarray,
+    shifts: np.ndarray | None = None,
 ) -> Blocks:
-    """Group columns into at most 28 blocks, from features $[n, D]$ and predictions $[n, C]$.
+    """Choose at most 20 blocks of columns, from features $[n, D]$ and predictions $[n, C]$.
 
-    Up to 12 columns are a block each. If there are more, the first block is the column that
-    correlates most with the probability of a class, together with all columns that correlate with
-    it by 0.7 or more, and with the columns of the same source $[D]$ (a column of the input table).
-    The next block is formed in the same way from the remaining columns, up to 20 blocks. All other
-    columns are clustered into at most 8 blocks by Ward's method, on their correlations with the
-    first 20 principal components (the sign is ignored). Columns that are mostly zero, such as
-    words, are clustered separately. Constant columns are in no block.
+    Up to 12 columns are a block each. If there are more, the first block is the column with the
+    largest product of two numbers: its correlation with the probability of a class, and its shift.
+    It is joined by the columns that correlate with it by 0.7 or more, and by those of the same
+    source $[D]$ (a column of the input table). The next block is formed in the same way from the
+    remaining columns. All other columns are the last block. Constant columns are in no block.
     """
     if not sp.issparse(x) and 2 * np.count_nonzero(x) < x.size:
         x = sp.csr_matrix(x)
@@ -70,27 +75,21 @@ def found_blocks(
         return {OTHERS: np.arange(x.shape[1])}
     if varying.size <= MAX_SINGLE_COLUMNS:
         return {_name(column, names): column for column in varying[:, None]}
-    strength = np.abs(_correlation(scaled, probabilities)).max(axis=1)
+    risk = np.abs(_correlation(scaled, probabilities)).max(axis=1)
+    if shifts is not None:
+        risk = risk * np.maximum(shifts[varying], MIN_SHIFT)
     remaining = np.ones(varying.size, dtype=bool)
-    groups: list[np.ndarray] = []
-    while remaining.any() and len(groups) < MAX_CORRELATED:
-        strongest = int(np.where(remaining, strength, -1).argmax())
-        values = scaled[:, [strongest]]
+    blocks: Blocks = {}
+    while remaining.any() and len(blocks) < MAX_BLOCKS:
+        first = int(np.where(remaining, risk, -1).argmax())
+        values = scaled[:, [first]]
         values = values.toarray() if sp.issparse(values) else values
         similar = np.abs(_correlation(scaled, values)[:, 0]) >= MIN_CORRELATION
-        similar[strongest] = True
+        similar[first] = True
         block = remaining & np.isin(source[varying], source[varying][similar & remaining])
-        groups.append(varying[block])
+        blocks[_name(varying[block], names)] = varying[block]
         remaining &= ~block
-    filled = np.asarray((scaled != 0).mean(axis=0)).ravel() > 0.5
-    kinds = [kind for kind in (remaining & filled, remaining & ~filled) if kind.any()]
-    for kind in kinds:
-        number, max_clusters = np.arange(kind.sum()), MAX_CLUSTERS // len(kinds)
-        if number.size > max_clusters:
-            number = _ward(_loadings(scaled[:, kind]), max_clusters)
-        groups += [varying[kind][number == i] for i in np.unique(number)]
-    groups.sort(key=lambda columns: int(columns[0]))
-    return {_name(columns, names): columns for columns in groups}
+    return blocks | ({OTHERS: varying[remaining]} if remaining.any() else {})
 
 
 def _correlation(scaled: Matrix, values: np.ndarray) -> np.ndarray:
@@ -107,39 +106,6 @@ def _standardised(x: Matrix) -> tuple[Matrix, np.ndarray]:
     if sp.issparse(x):
         return sp.csr_matrix(x[:, varying] @ sp.diags(1 / deviation[varying])), varying
     return x[:, varying] / deviation[varying], varying
-
-
-def _loadings(scaled: Matrix) -> np.ndarray:
-    """Correlation $[D, k]$ of each column with the principal components."""
-    from sklearn.decomposition import PCA
-
-    count = min(MAX_COMPONENTS, min(scaled.shape) - 1)
-    if count < 1:
-        return np.zeros((scaled.shape[1], 1))
-    # Single precision is enough for the k-means step before Ward's method.
-    precise = sp.issparse(scaled) or scaled.shape[1] <= MAX_LEAVES
-    values = scaled.astype(np.float64 if precise else np.float32)
-    pca = PCA(count, svd_solver="arpack", random_state=0).fit(values)
-    return np.asarray(pca.components_.T * np.sqrt(pca.explained_variance_))
-
-
-def _ward(rows: np.ndarray, max_clusters: int) -> np.ndarray:
-    r"""Cluster number $[D]$ of each row by Ward's method, after k-means if there are many rows.
-
-    A row and its negative have distance 0: $d(a, b)^2 = |a|^2 + |b|^2 - 2 |a \cdot b|$.
-    """
-    from scipy.cluster.hierarchy import fcluster, linkage
-    from scipy.spatial.distance import squareform
-    from sklearn.cluster import MiniBatchKMeans
-
-    leaf = np.arange(len(rows))
-    if len(rows) > MAX_LEAVES:
-        means = MiniBatchKMeans(MAX_LEAVES // 3, random_state=0, n_init=1).fit(rows)
-        rows, leaf = means.cluster_centers_, means.labels_
-    square = (rows**2).sum(axis=1)
-    distance = square[:, None] + square[None] - 2 * np.abs(rows @ rows.T)
-    tree = linkage(squareform(np.sqrt(np.maximum(distance, 0)), checks=False), "ward")
-    return np.asarray(fcluster(tree, max_clusters, "maxclust"))[leaf]
 
 
 def _given(given: Mapping[str, Any], names: Sequence[str]) -> Blocks:

@@ -13,9 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
+from canet.diagnosis.risk import Risk
 from canet.diagnosis.sections.confidence import Confidence, Reliability
-from canet.diagnosis.sections.reliance import Reliance
-from canet.diagnosis.sections.shift import Shift
 from canet.util.rendering import MUTED, PAGE_STYLE, inline_svg
 
 # Placeholder colours, as in `canet.util.rendering`.
@@ -29,21 +28,19 @@ SIDES += [(0, y, side) for side in ("left", "right", "center") for y in (1, -1)]
 
 
 @rc_context(PAGE_STYLE)
-def risk_map(reliance: Reliance, shift: Shift, risky: Sequence[str]) -> Markup:
+def risk_map(risks: Sequence[Risk]) -> Markup:
     """Reliance and shift of each feature block."""
-    figure, axes = _new_chart(
-        "reliance: predictions that change, %", "shift (0: none, 1: complete)"
-    )
-    flip_rates = {e.name: e.flip_rate.value for e in reliance.features}
-    largest = max(*flip_rates.values(), 0.05)
-    for block in shift.blocks:
-        colour = WARN if block.name in risky else NEW
-        axes.plot(flip_rates[block.name], block.effect, "o", color=colour, markersize=DOT)
-    axes.set(xlim=(-0.04 * largest, 1.1 * largest), ylim=(-0.04, 1.04))
-    risk = sorted(shift.blocks, key=lambda b: -b.effect * flip_rates[b.name])
-    important = [max(risk, key=lambda b: flip_rates[b.name]), risk[0]]
-    places = {b.name: (flip_rates[b.name], b.effect) for b in [*important, *risk]}
-    _label(figure, axes, places, {block.name for block in important})
+    figure, axes = _new_chart("reliance, %", "shift (0: none, 1: complete)")
+    places = {one.name: (one.reliance.value, one.shift) for one in risks if one.column}
+    for one in risks:
+        if one.column:
+            colour = WARN if one.is_at_risk else NEW
+            axes.plot(*places[one.name], "o", color=colour, markersize=DOT)
+    values = [value for value, _ in places.values()]
+    low, high = min([*values, 0.0]), max([*values, 0.05])
+    axes.set(xlim=(low - 0.04 * (high - low), high + 0.1 * (high - low)), ylim=(-0.04, 1.04))
+    most = max(places, key=lambda name: places[name][0], default="")
+    _label(figure, axes, places, {most, *list(places)[:1]})
     return inline_svg(figure, VARIABLES)
 
 

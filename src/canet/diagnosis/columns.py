@@ -27,7 +27,6 @@ class ColumnShift:
     # Kolmogorov-Smirnov distance, 0 to 1. For a column of zeros and ones, this is the difference of
     # the rates of ones.
     effect: float
-    difference: float  # new mean minus training mean, in pooled standard deviations
     # before, after: Means in training and on the new graph, in the units of the input table.
     before: float
     after: float
@@ -44,12 +43,6 @@ def column_shifts(before: Matrix, after: Matrix, names: Sequence[str]) -> list[C
     """Compare each column of two samples $[n, D]$ and $[m, D]$; returns one result per column."""
     from scipy.stats import false_discovery_control
 
-    means, deviations = zip(moments(before), moments(after), strict=True)
-    pooled = np.sqrt((deviations[0] ** 2 + deviations[1] ** 2) / 2)
-    change = means[1] - means[0]
-    # The difference between two different constants is infinite.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        difference = np.where(change == 0, 0.0, change / pooled)
     sizes = before.shape[0], after.shape[0]
     distances = [
         _distance(first, second, sizes)
@@ -59,7 +52,8 @@ def column_shifts(before: Matrix, after: Matrix, names: Sequence[str]) -> list[C
     ]
     effects, rates = np.array(distances).T
     corrected = false_discovery_control(_p_values(effects, rates, sizes))
-    rows = np.stack([effects, difference, *means, corrected], axis=1).tolist()
+    means = [moments(part)[0] for part in (before, after)]
+    rows = np.stack([effects, *means, corrected], axis=1).tolist()
     return [ColumnShift(name, i, *rows[i]) for i, name in enumerate(names)]
 
 

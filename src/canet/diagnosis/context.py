@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from canet.data.graph_files.encoding import Encoding
 from canet.diagnosis.blocks import Blocks
@@ -16,17 +15,38 @@ TRAINING, NEW = "training", "new"
 
 
 @dataclass(frozen=True)
+class ModelSummary:
+    """The diagnosed model, with its scores at the end of training."""
+
+    method: str
+    backbone: str
+    classes: list[str]
+    largest_class: str  # in training
+    features: int
+    scores: dict[str, float]
+    metric: str
+
+    @property
+    def name(self) -> str:
+        """Method and backbone, such as `canet-gcn`; or `auto`, which chooses both."""
+        same = self.method == self.backbone
+        return self.method if same else f"{self.method}-{self.backbone}"
+
+
+@dataclass(frozen=True)
 class Context:
-    """A model, one or two graphs, and the results of earlier sections."""
+    """A model, and one or two graphs."""
 
     model: NodeClassifier  # the fitted model
     graphs: dict[str, DiagnosedGraph]  # `training`, `new` or both
-    blocks: Blocks  # name → feature columns that are replaced together
     column_names: list[str]
-    repeats: int = 10  # repetitions of each random change
+    held_out: float | None = (
+        None  # score on held-out parts; None: that of `auto`, if it is the model
+    )
+    repeats: int = 5  # repetitions of each random change
     # Called with a short text before each prediction of a graph.
     on_pass: Callable[[str], None] = lambda _: None
-    results: dict[str, Any] = field(default_factory=dict)  # of the earlier sections, by name
+    blocks: Blocks = field(default_factory=dict)  # name → columns that are replaced together
 
     @property
     def new(self) -> DiagnosedGraph | None:

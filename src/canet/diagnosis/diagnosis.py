@@ -3,50 +3,52 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 from pydantic_core import to_json
 
 from canet.data.graph_data import GraphLike, NodeSet
 from canet.data.metrics import METRICS
+from canet.diagnosis.advice import Found
 from canet.diagnosis.blocks import column_names, feature_blocks
-from canet.diagnosis.context import NEW, TRAINING, Context
+from canet.diagnosis.context import NEW, TRAINING, Context, ModelSummary
 from canet.diagnosis.graph import DiagnosedGraph, read_graph, seen_in_training
 from canet.diagnosis.rendering import render
-from canet.diagnosis.sections import (
-    concept,
-    confidence,
-    environments,
-    expected,
-    reliance,
-    shift,
-)
-from canet.diagnosis.sections.reliance import Reliance
+from canet.diagnosis.risk import risks_of
+from canet.diagnosis.sections import concept, confidence, environments, expected, reliance, shift
 from canet.errors import InputError, check_name, warn_user
 from canet.estimator.classifier import NodeClassifier
+from canet.estimator.held_out import held_out_score
 from canet.models import all_methods
 from canet.util.progress import Display
-from canet.util.rendering import write_page
+from canet.util.rendering import percent, write_page
 
-CLEAR_RELIANCE = 0.05  # smallest effect that counts as reliance on a shifted part
 MANY_NODES = 20_000  # above this number, random changes are repeated less often
 SECTIONS = {
     module.__name__.rpartition(".")[2]: module
-    for module in (expected, reliance, shift, concept, confidence, environments)
+    for module in (expected, reliance, concept, confidence, environments)
 }
-"""Section name → module that computes it, in the order of computation and display."""
-
-
+"""Section name → module that computes it after `shift`, in the order of computation."""
+PAGE = ("reliance", "shift", "expected", "concept", "confidence", "environments")
+"""The sections in the order of the page."""
+STUDY = "https://canet-dev.github.io/canet/results/diagnosis/"
 ENDINGS = (".html", ".json", ".txt")
 """Endings of the files that `Diagnosis.save` writes."""
 QUANTITIES = {
     "expected": "a new graph",
+    "expected_low": "a new graph",
+    "expected_high": "a new graph",
+    "validation": "a new graph",
+    "held_out": "a new graph, and method auto or held_out=True (--held-out)",
+    "largest_class": "a new graph",
     "actual": "a new graph with labels",
     "novel": "a new graph",
     "shifted": "a new graph",
@@ -56,85 +58,26 @@ QUANTITIES = {
 
 
 @dataclass(frozen=True)
-class ModelSummary:
-    """The diagnosed model, with its scores at the end of training."""
-
-    method: str
-    backbone: str
-    classes: list[str]
-    features: int
-    scores: dict[str, float]
-    metric: str
-
-    @property
-    def name(self) -> str:
-        """Method and backbone, such as `canet-gcn`; or `auto`, which chooses both."""
-        same = self.method == self.backbone
-        return self.method if same else f"{self.method}-{self.backbone}"
-
-
-@dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Found):
     """The diagnosis of a model. All scores, shares and intervals are between 0 and 1.
 
     Args:
         model: The diagnosed model.
-        graphs: `training`, `new` or both → number of nodes and edges.
         expected: Expected score on the new graph; None without one.
-        reliance: For each graph: how much the predictions depend on each part of the input.
+        reliance: How much the predictions depend on each part of the input.
         shift: Shift between training and the new graph; None without a new graph.
         concept: Columns that predict the label less well than in training; None without labels on
             the new graph.
+        risks: The blocks with the largest product of reliance and shift.
+        graphs: `training`, `new` or both → number of nodes and edges.
         confidence: Whether the confidence of the model can be trusted.
         environments: For each graph: the pseudo-environments of the model; empty if the method
             infers none.
     """
 
-    model: ModelSummary
     graphs: dict[str, tuple[int, int]]
-    expected: expected.ExpectedScore | None
-    reliance: dict[str, reliance.Reliance]
-    shift: shift.Shift | None
-    concept: concept.Concept | None
     confidence: confidence.Confidence
     environments: dict[str, environments.Environments]
-
-    @property
-    def main_reliance(self) -> Reliance:
-        """The reliance on the training graph if it was passed, else on the new graph."""
-        return self.reliance.get(TRAINING) or self.reliance[NEW]
-
-    @property
-    def risky_blocks(self) -> list[str]:
-        """Shifted blocks that at least 5 % of the predictions or of the score depend on."""
-        if self.shift is None:
-            return []
-        shifted = {block.name for block in self.shift.blocks if block.has_shifted}
-        features = self.main_reliance.features
-        return [
-            block.name
-            for block in features
-            if block.name in shifted and block.importance >= CLEAR_RELIANCE
-        ]
-
-    @property
-    def relies_on_shifted_edges(self) -> bool:
-        """Whether the degrees have shifted and the predictions depend on the edges."""
-        parts = self.shift.shifted_parts if self.shift else []
-        reliance = self.main_reliance.edges[0].flip_rate.value
-        clear = reliance >= CLEAR_RELIANCE
-        return clear and any(part.name == "degrees" for part in parts)
-
-    @property
-    def is_optimistic(self) -> bool:
-        """Whether the expected score is probably too high, because most new nodes are novel."""
-        return self.confidence.novelty is not None and self.confidence.novelty.is_mostly_novel
-
-    @property
-    def is_lower_without_shifted(self) -> bool:
-        """Whether the score without the shifted columns is lower than all estimates."""
-        score = self.shift.score_without_shifted if self.shift else None
-        return bool(self.expected and score and score.value < self.expected.range[0])
 
     @property
     def metric_name(self) -> str:
@@ -142,14 +85,43 @@ class Diagnosis:
         return METRICS[self.model.metric].label
 
     @property
-    def expected_name(self) -> str:
-        """Display name of the estimated metric: accuracy, if the metric cannot be estimated."""
-        return METRICS[self.expected.metric if self.expected else self.model.metric].label
+    def headline(self) -> str:
+        """The conclusion in one sentence: what to do, and which score to expect."""
+        if self.expected is None:
+            top = self.risks[0]
+            what = f"most on {top.name}" if top.is_relied_on else "on no single column"
+            return f"The model relies {what}"
+        name = METRICS[self.expected.metric].label
+        if self.expected.actual:
+            return f"{self.verdict}: {name} {percent(self.expected.actual.value)} %, measured"
+        return f"{self.verdict}: expected {name} {percent(self.expected.value)} %"
+
+    @property
+    def expectation(self) -> str:
+        """The expected score and its range in one sentence; empty without a new graph."""
+        one = self.expected
+        if one is None:
+            return ""
+        name = METRICS[one.metric].label
+        text = (
+            f"Expected {name} {percent(one.value)} %; in 9 of 10 comparable shifts the truth was "
+            f"between {percent(one.low)} and {percent(one.high)} %."
+        )
+        if one.depends_on_shares and not math.isnan(one.share):
+            text += (
+                f" This assumes that {percent(one.share, 1)} % of the nodes have the rarer class."
+            )
+        if math.isnan(one.held_out):
+            text += (
+                " The range is wide because this model was not tested on held-out parts of its "
+                "training data (held_out=True, --held-out)."
+            )
+        return text
 
     @property
     def sections(self) -> list[str]:
         """Names of the sections with results, in their order."""
-        return [name for name in SECTIONS if getattr(self, name)]
+        return [name for name in PAGE if getattr(self, name)]
 
     def __str__(self) -> str:
         """The conclusions, then the main numbers of each section."""
@@ -160,14 +132,13 @@ class Diagnosis:
         known = all_methods().get(self.model.method)
         label = known.label if known else self.model.method
         values = {"found": self, "sections": self.sections, "label": label, "draw": self._draw}
-        return render("page.html.jinja", **values)
+        return render("page.html.jinja", study=STUDY, **values)
 
     def _draw(self, name: str) -> Markup:
         from canet.diagnosis import charts  # imports matplotlib
 
         if name == "risk_map":
-            assert self.shift is not None
-            return charts.risk_map(self.main_reliance, self.shift, self.risky_blocks)
+            return charts.risk_map(self.risks)
         chart: Markup = getattr(charts, name)(self.confidence)
         return chart
 
@@ -186,16 +157,20 @@ class Diagnosis:
     def quantities(self) -> dict[str, float]:
         """The numbers that can be monitored, as far as they are known.
 
-        `expected`: expected score on the new graph; `actual`: score on its labelled nodes;
+        `expected`: expected score on the new graph, and `expected_low` to `expected_high` its
+        range; `validation`: score on validation nodes; `held_out`: score on held-out parts of the
+        training data; `largest_class`: score of the same answer for every node; `actual`: score on
+        the labelled nodes of the new graph;
         `novel`: share of its nodes that are unlike the validation nodes; `shifted`: number of
         shifted feature columns; `separable`: AUC of the classifier that tells the features of the
         two graphs apart, 0.5 if they are alike.
         """
         found: dict[str, float] = {}
-        if self.expected is not None:
-            found["expected"] = self.expected.score.value
-            if self.expected.actual is not None:
-                found["actual"] = self.expected.actual.value
+        if (one := self.expected) is not None:
+            found |= {"expected": one.value, "expected_low": one.low, "expected_high": one.high}
+            found |= {"validation": one.validation, "largest_class": one.baseline}
+            found |= {} if math.isnan(one.held_out) else {"held_out": one.held_out}
+            found |= {"actual": one.actual.value} if one.actual else {}
         if self.confidence.novelty is not None:
             found["novel"] = self.confidence.novelty.novel.value
         if self.shift is not None:
@@ -207,7 +182,8 @@ class Diagnosis:
     def exceeded(self, condition: str) -> str | None:
         """Return a message if a condition such as `expected<0.7` holds, else None.
 
-        The left side is one of `quantities`, followed by < or > and a number.
+        The left side is one of `quantities`, followed by < or > and a number. A NaN is never good
+        enough.
         """
         name, sign, limit = parse_condition(condition)
         if name not in self.quantities:
@@ -215,7 +191,7 @@ class Diagnosis:
                 f"'{name}' is not known for this diagnosis: it needs {QUANTITIES[name]}"
             )
         value = self.quantities[name]
-        if value < float(limit) if sign == "<" else value > float(limit):
+        if not (value >= float(limit) if sign == "<" else value <= float(limit)):
             return f"{name} is {value:.3g}, which is {'below' if sign == '<' else 'above'} {limit}"
         return None
 
@@ -255,6 +231,7 @@ def diagnose(
     nodes: NodeSet | None = None,
     blocks: Mapping[str, Any] | None = None,
     repeats: int | None = None,
+    held_out: bool | float = False,
 ) -> Diagnosis:
     """Diagnose a model: what it relies on, what has shifted, and which score to expect.
 
@@ -263,15 +240,19 @@ def diagnose(
 
     Args:
         model: A fitted `canet.NodeClassifier`.
-        data: The graph that the model was trained on, if you have it.
+        data: The graph that the model was trained on, if you have it. The reliance is then measured
+            on its validation nodes, else without labels on the new graph.
         new_data: The graph to predict. It is compared with the sample of the training graph that is
-            stored in the model. Labels are optional; they are only used to check the estimates.
+            stored in the model. Labels are optional; if there are some, the advice uses them first.
         nodes: The nodes of the new graph to diagnose, as for `predict`, for example those that were
             not in training. None: all nodes.
         blocks: Block name → columns (numbers, slice, mask or names) that are replaced together.
             None: blocks are found automatically.
-        repeats: Repetitions of each random change. None: 10, or 3 if a graph has more than 20,000
+        repeats: Repetitions of each random change. None: 5, or 3 if a graph has more than 20,000
             nodes.
+        held_out: Whether to train a single method again without two parts of its training data,
+            for a better estimate of the score. It needs `data`. `auto` has done that before. For
+            the next graph, pass the score `quantities["held_out"]` instead of True.
     """
     if not hasattr(model, "open_graph"):
         raise InputError(f"model is a {type(model).__name__}: pass a fitted NodeClassifier")
@@ -291,9 +272,17 @@ def diagnose(
     if NEW in graphs:
         _warn_about_training_nodes(model, graphs[NEW])
     if repeats is None:
-        repeats = 3 if max(graph.num_nodes for graph in graphs.values()) > MANY_NODES else 10
-    columns = feature_blocks(model, blocks)
-    passes = len(graphs) * reliance.num_passes(len(columns), repeats) + repeats
+        repeats = 3 if max(graph.num_nodes for graph in graphs.values()) > MANY_NODES else 5
+    score = held_out_score(model, data) if held_out is True else held_out or None
+    context = Context(model, graphs, column_names(model), score, repeats)
+    moved = shift.compute(context)
+    effects = (
+        None
+        if moved is None
+        else np.array([one.effect for one in sorted(moved.columns, key=lambda one: one.number)])
+    )
+    chosen = feature_blocks(model, blocks, effects)
+    passes = reliance.num_passes(len(chosen), repeats)
     with Display(passes, unit="passes", quiet=not model.verbose) as display:
         done = 0
 
@@ -302,20 +291,20 @@ def diagnose(
             display.update(done, text=text)
             done += 1
 
-        context = Context(model, graphs, columns, column_names(model), repeats, on_pass)
-        for name, section in SECTIONS.items():
-            display.update(done, text=name.replace("_", " "))
-            context.results[name] = section.compute(context)
+        context = replace(context, blocks=chosen, on_pass=on_pass)
+        results = {name: section.compute(context) for name, section in SECTIONS.items()}
     sizes = {name: (g.num_nodes, g.edge_index.shape[1]) for name, g in graphs.items()}
     summary = ModelSummary(
         method=model.method_name,
         backbone=model.backbone_name,
         classes=[str(name) for name in model.classes_],
+        largest_class=str(model.classes_[int(model.reference().train_label_counts.argmax())]),
         features=model.n_features_in_,
         scores=dict(model.scores_),
         metric=model.metric,
     )
-    found = Diagnosis(summary, sizes, **context.results)
+    risks = risks_of(results["reliance"], moved, chosen)
+    found = Diagnosis(summary, shift=moved, risks=risks, graphs=sizes, **results)
     model.diagnosis_ = str(found)
     return found
 

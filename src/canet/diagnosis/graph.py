@@ -15,7 +15,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from canet.data.checks import check_nodes, check_times
+from canet.data.checks import check_times
 from canet.data.graph import UserGraph, match_classes
 from canet.data.graph_data import GraphLike, NodeSet
 from canet.data.labels import check_labels
@@ -27,8 +27,9 @@ from canet.estimator.reference import Reference, id_checksums
 from canet.models import Average, Fitted, FittedNetwork
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.training.prepared import PreparedGraph
-from canet.util.sparse import components, to_scipy
+from canet.util.sparse import components, from_scipy, to_scipy
 
+MIN_PAIRS = 10_000  # of nodes, whose order is compared
 Matrix: TypeAlias = Any
 """Features $[n, D]$: a numpy array, or a scipy CSR matrix if the features are sparse."""
 
@@ -39,33 +40,35 @@ def seed_of(model: NodeClassifier) -> int:
 
 
 class Member(NamedTuple):
-    """A model whose features may be changed, perhaps after its first, linear layer."""
+    """A model whose input may be changed, perhaps after its first, linear layer."""
 
-    model: Fitted  # reads `mapped` instead of features
+    model: Fitted  # reads `input` instead of features
     prepared: Features  # features $[N, D]$ after the preparation by the model
     first_map: np.ndarray | None  # weights of the first layer $[D, H]$; None: there is none
-    mapped: np.ndarray  # output of the first layer $[N, H]$ without its bias, or the features
+    input: Matrix  # output of the first layer $[N, H]$ without its bias, or the features
 
     @classmethod
     def of(cls, model: Fitted, graph: PreparedGraph) -> Member:
         """Split a network after its first layer; any other model reads changed features."""
         if not isinstance(model, FittedNetwork):
             x = graph.user_graph.x
-            dense = x.to_dense() if x.layout == torch.sparse_csr else x
-            return cls(model, dense, None, dense.numpy())
+            return cls(model, x, None, as_matrix(x))
         method = model.method
         prepared = graph.features(method.settings.scaling)
         first_map = method.model.phi_in.weight.detach().cpu().numpy().T
         mapped = map_columns(prepared, first_map, slice(None))
         return cls(after_first_map(model), prepared, first_map, mapped)
 
-    def map_columns(self, columns: np.ndarray) -> np.ndarray:
-        """Contribution of some feature columns to `mapped` $[N, H]$."""
+    def replacing(self, columns: np.ndarray) -> Callable[[np.ndarray], Matrix]:
+        """Return the function: donors $[N]$ → input with these columns of the donors."""
         if self.first_map is not None:
-            return map_columns(self.prepared, self.first_map, columns)
-        part = np.zeros_like(self.mapped)
-        part[:, columns] = self.mapped[:, columns]
-        return part
+            part = map_columns(self.prepared, self.first_map, columns)
+        else:
+            chosen = np.zeros(self.input.shape[1], np.float32)
+            chosen[columns] = 1
+            part = self.input @ sp.diags(chosen) if sp.issparse(self.input) else self.input * chosen
+        fixed = self.input - part
+        return lambda donors: fixed + part[donors]
 
 
 @dataclass(frozen=True)
@@ -87,15 +90,14 @@ class DiagnosedGraph:
     # Environment number $[N]$ of each node, -1 if unknown; None without environments.
     environment: np.ndarray | None
     time: np.ndarray | None  # time $[N]$ of each node
-    # Mask $[N]$ of the nodes that are not training nodes, according to `train_mask`.
-    held_out: np.ndarray
     node_id: np.ndarray  # ids $[N]$ of the nodes in the user's data
     probabilities: np.ndarray  # predicted $[N, C]$
     metric: Metric  # metric of the model
     embedding: np.ndarray  # representations $[N, H]$
     # Posteriors $[N, K]$ of the pseudo-environments of each layer; empty if there are none.
     posteriors: list[np.ndarray]
-    rows: np.ndarray  # rows $[n]$ of the nodes to diagnose; by default all
+    # Rows $[n]$ of the nodes to diagnose: validation nodes of the training graph, else all.
+    rows: np.ndarray
 
     @property
     def num_nodes(self) -> int:
@@ -103,7 +105,7 @@ class DiagnosedGraph:
 
     @cached_property
     def scored(self) -> np.ndarray:
-        """Mask $[N]$ of the nodes to diagnose that are labelled, and not training nodes.
+        """Mask $[N]$ of the nodes to diagnose that are labelled.
 
         Ranking metrics are defined for two classes, so nodes of a third class are not scored.
         """
@@ -111,7 +113,7 @@ class DiagnosedGraph:
         third = self.y >= self.probabilities.shape[1] if ranks else False
         chosen = np.zeros(self.num_nodes, dtype=bool)
         chosen[self.rows] = True
-        return chosen & (self.y >= 0) & self.held_out & ~np.asarray(third)
+        return chosen & (self.y >= 0) & ~np.asarray(third)
 
     @cached_property
     def score(self) -> Estimate | None:
@@ -119,8 +121,33 @@ class DiagnosedGraph:
         return score(self.metric, self.logits[self.scored], self.y[self.scored])
 
     def pseudo_values(self, logits: np.ndarray) -> np.ndarray:
-        """Pseudo-values of the metric on the scored nodes, for logits $[N, C]$ of all nodes."""
-        return self.metric.pseudo_values(logits[self.scored], self.y[self.scored])
+        """Pseudo-values of the metric on the scored nodes, for logits of the nodes to diagnose."""
+        scored = self.scored[self.rows]
+        return self.metric.pseudo_values(logits[scored], self.y[self.rows][scored])
+
+    def changes(self, logits: np.ndarray) -> np.ndarray:
+        """Mask of the predictions that change with other logits $[n, C]$ of the diagnosed nodes.
+
+        They are classes $[n]$ or, for a metric that ranks, the order of the nodes in `pairs`.
+        """
+        own = self.logits[self.rows]
+        if not self.metric.ranks:
+            return np.asarray(logits.argmax(axis=1) != own.argmax(axis=1))
+        margins = (one[:, 1] - one[:, 0] for one in (own, logits))
+        before, after = (np.sign(np.subtract(*margin[self.pairs])) for margin in margins)
+        return np.asarray(before != after)
+
+    @cached_property
+    def pairs(self) -> np.ndarray:
+        """Pairs $[2, m]$ of diagnosed nodes whose order matters for a ranking.
+
+        The first is drawn by its probability of the positive class: the order of two nodes that
+        hardly have this class does not matter.
+        """
+        share = self.probabilities[self.rows, self.metric.positive]
+        random, size = np.random.default_rng(0), max(MIN_PAIRS, share.size)
+        first = random.choice(share.size, size, p=share / share.sum())
+        return np.stack([first, random.integers(share.size, size=size)])
 
     @cached_property
     def is_correct(self) -> np.ndarray:
@@ -142,32 +169,20 @@ class DiagnosedGraph:
         """Log probabilities $[N, C]$, which are the logits up to a constant per node."""
         return np.log(np.maximum(self.probabilities, np.finfo(np.float64).tiny))
 
-    @cached_property
-    def mapped(self) -> np.ndarray:
-        """Outputs of the first layers of all members $[N, H]$, concatenated."""
-        return np.concatenate([member.mapped for member in self.members], axis=1)
-
-    def map_columns(self, columns: np.ndarray) -> np.ndarray:
-        """Contribution of some feature columns to `mapped` $[N, H]$."""
-        return np.concatenate([one.map_columns(columns) for one in self.members], axis=1)
-
-    def predict_mapped(self, mapped: np.ndarray, nodes: np.ndarray | None = None) -> np.ndarray:
-        """Logits $[n, C]$ of some nodes $[n]$ (default: all) for another `mapped` $[N, H]$."""
-        ids = None if nodes is None else torch.from_numpy(nodes)
-        parts = torch.from_numpy(mapped).split([m.mapped.shape[1] for m in self.members], dim=1)
-        return self._read(self.prepared, parts, ids)
+    def replacing(self, columns: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the function: donors $[N]$ → logits $[n, C]$ with these columns of the donors."""
+        inputs = [member.replacing(columns) for member in self.members]
+        return lambda donors: self._read(self.prepared, [change(donors) for change in inputs])
 
     def predict_edges(self, edge_index: Tensor, edge_weight: Tensor | None = None) -> np.ndarray:
-        """Logits $[N, C]$ with other edges $[2, E]$ and weights $[E]$."""
+        """Logits $[n, C]$ with other edges $[2, E]$ and weights $[E]$."""
         x, batch = self.prepared.user_graph.x, torch.from_numpy(self.graph)
         other = PreparedGraph(UserGraph(x, edge_index, batch, edge_weight))
-        return self._read(other, [torch.from_numpy(member.mapped) for member in self.members])
+        return self._read(other, [member.input for member in self.members])
 
-    def _read(
-        self, graph: PreparedGraph, mapped: Sequence[Tensor], nodes: Tensor | None = None
-    ) -> np.ndarray:
-        pairs = zip(self.members, mapped, strict=True)
-        logits = [member.model.read(graph, nodes, part).logits for member, part in pairs]
+    def _read(self, graph: PreparedGraph, inputs: Sequence[Matrix]) -> np.ndarray:
+        rows, pairs = torch.from_numpy(self.rows), zip(self.members, inputs, strict=True)
+        logits = [member.model.read(graph, rows, as_tensor(x)).logits for member, x in pairs]
         return np.asarray(self.combine(logits).double().numpy())
 
 
@@ -177,25 +192,28 @@ def read_graph(
     trained_on: bool = False,
     nodes: NodeSet | None = None,
 ) -> DiagnosedGraph:
-    """Check a graph as `predict` does, and predict it; `nodes` are those to diagnose, or all.
+    """Check a graph as `predict` does, and predict it.
 
-    `y`, `environment`, `time`, `batch` and `node_id` of the graph are used if they exist.
-    `train_mask` is only used for the training graph.
+    `nodes` are those to diagnose. By default these are the validation nodes that the model knows if
+    it was trained on the graph, and else all nodes. `y`, `environment`, `time`, `batch` and
+    `node_id` of the graph are used if they exist.
     """
     data = model.open_graph(given)
     reader = model.prepare(data)
     own, n = reader.user_graph, reader.user_graph.num_nodes
     assert own.edge_index is not None  # a graph store was read into memory
-    held_out = np.ones(n, dtype=bool)
-    if trained_on and data.get("train_mask") is not None:
-        held_out[check_nodes(data.train_mask, n, "train_mask").numpy()] = False
     environment, node_id = data.get("environment"), data.get("node_id")
     if environment is not None:
         environment = check_labels(environment, n, "environment").codes
     graph = own.batch
     if graph is None:
         graph = components(own.edge_index, n, own.edge_weight)
-    time, rows = None, np.arange(n) if nodes is None else np.unique(own.rows(nodes).numpy())
+    time, rows = None, np.arange(n)
+    if nodes is not None:
+        rows = np.unique(own.rows(nodes).numpy())
+    elif trained_on:
+        rows = model.reference().valid_nodes.numpy()
+        rows = rows[rows < n] if (rows < n).any() else np.arange(n)
     if not rows.size:
         raise InputError("nodes is empty: pass at least one node")
     if data.get("time") is not None:
@@ -216,7 +234,6 @@ def read_graph(
         graph=graph.numpy().astype(np.int64),
         environment=environment,
         time=time,
-        held_out=held_out if held_out.any() else ~held_out,
         node_id=np.arange(n) if node_id is None else np.asarray(node_id),
         probabilities=found.logits.double().softmax(dim=1).numpy(),
         metric=METRICS[model.metric].of_class(model.calibration_.positive),
@@ -275,6 +292,11 @@ def sample(size: int, max_size: int, random: np.random.Generator) -> np.ndarray:
     if size <= max_size:
         return np.arange(size)
     return np.sort(random.choice(size, max_size, replace=False))
+
+
+def as_tensor(x: Matrix) -> Tensor:
+    """Convert a matrix to a dense or sparse tensor."""
+    return from_scipy(x) if sp.issparse(x) else torch.from_numpy(x)
 
 
 def as_matrix(values: Tensor | SparseMatrix) -> Matrix:

@@ -20,18 +20,16 @@ from canet.diagnosis.columns import (
     in_table_units,
     kolmogorov_smirnov,
 )
-from canet.diagnosis.context import NEW, TRAINING, Context
+from canet.diagnosis.context import NEW, Context
 from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.graph import Matrix, as_matrix, sample
-from canet.diagnosis.sections.reliance import Effect, replace_columns
 from canet.diagnosis.two_sample import match_nodes, two_sample_test
 from canet.estimator.reference import homophily, id_checksums
 
 MAX_NODES = 5000  # per graph
 MAX_DISTRIBUTIONS = 6
-MAX_BLOCK_NODES = 1000  # per graph, in the test of one block
-SHIFTED = "shifted columns"
-FEATURES, REPRESENTATIONS = "features", "representations"
+MIN_SHARE, MIN_RISE = 0.02, 0.05  # of a class that vanishes; of a class that becomes more frequent
+FEATURES = "features"
 CLASSIFIER = "domain classifier, 2 AUC - 1"
 
 
@@ -39,7 +37,7 @@ CLASSIFIER = "domain classifier, 2 AUC - 1"
 class Part:
     """The shift of one part of the graph."""
 
-    name: str  # `features`, `representations`, `degrees`, `labels`, `predictions` or `homophily`
+    name: str  # `features`, `degrees`, `labels`, `predictions` or `homophily`
     effect: float  # 0 without shift, 1 for completely different distributions
     measure: str  # definition of the effect
     p_value: float  # Benjamini-Hochberg-corrected for the number of parts; NaN without a test
@@ -55,35 +53,35 @@ class Part:
 
 
 @dataclass(frozen=True)
-class BlockShift:
-    """The shift of a feature block."""
+class ClassShare:
+    """How frequent one class is."""
 
     name: str
-    # 2 AUC - 1 of a domain classifier. For a single column, or if there are too few nodes for the
-    # classifier: the largest Kolmogorov-Smirnov distance of a column.
-    effect: float
-    column: str  # the column with the largest shift
+    training: float  # share of the training labels
+    validation: float  # share of the predictions for validation nodes
+    new: float  # share of the predictions for the new graph
+    actual: float  # share of the labels of the new graph; NaN without labels
 
     @property
-    def has_shifted(self) -> bool:
-        """Whether the effect is at least 0.1."""
-        return self.effect >= CLEAR_EFFECT
+    def has_vanished(self) -> bool:
+        """Whether fewer than a tenth of the earlier predictions are left."""
+        return self.validation >= MIN_SHARE and self.new < self.validation / 10
+
+    @property
+    def has_doubled(self) -> bool:
+        """Whether it is predicted at least twice as often as before, and 5 points more often."""
+        before = max(self.training, self.validation)
+        return self.new >= max(2 * before, before + MIN_RISE)
 
 
 @dataclass(frozen=True)
 class Shift:
-    """The shift of all parts, columns and blocks, each sorted by effect."""
+    """The shift of all parts and columns, each sorted by effect."""
 
     parts: list[Part]
     columns: list[ColumnShift]
-    blocks: list[BlockShift]  # the same blocks as in `reliance`
-    # Class → share in training, share on the new graph; empty without labels.
-    class_rates: dict[str, tuple[float, float]]
+    classes: list[ClassShare]
     nodes: tuple[int, int]  # number of compared nodes: of training, of the new graph
-    # Effect of replacing the shifted columns by values of other nodes on the training graph. It
-    # shows the score to expect if these columns no longer carry information. None if no column has
-    # shifted or the training graph was not passed.
-    without_shifted: Effect | None
     distributions: list[Distribution]  # of the columns with the largest clear shift
 
     @property
@@ -97,15 +95,9 @@ class Shift:
         return [column for column in self.columns if column.has_shifted]
 
     @property
-    def untested_parts(self) -> list[str]:
-        """The parts that the domain classifier could not compare."""
-        compared = {part.name for part in self.parts}
-        return [name for name in (FEATURES, REPRESENTATIONS) if name not in compared]
-
-    @property
-    def score_without_shifted(self) -> Estimate | None:
-        """Score on the training graph without the shifted columns; None if not computed."""
-        return self.without_shifted.score if self.without_shifted is not None else None
+    def changed_classes(self) -> list[ClassShare]:
+        """The classes whose share of the predictions has vanished or more than doubled."""
+        return [one for one in self.classes if one.has_vanished or one.has_doubled]
 
 
 @dataclass(frozen=True)
@@ -113,9 +105,7 @@ class Sample:
     """The nodes of one graph that are compared."""
 
     x: Matrix  # features $[n, D]$
-    embedding: np.ndarray  # representations $[m, H]$
     ids: np.ndarray  # checksums $[n]$ of the node ids; empty without ids
-    embedding_ids: np.ndarray  # checksums $[m]$ of the node ids; empty without ids
     degree: np.ndarray  # in-degree $[n]$
     label_counts: np.ndarray  # number of labelled nodes of each class $[C]$
     predicted_counts: np.ndarray  # number of predictions of each class $[C]$
@@ -125,16 +115,14 @@ class Sample:
 def training_sample(context: Context) -> Sample:
     """The sample of the training graph that is stored in the model.
 
-    Features and degrees are those of training nodes. Representations and predictions are those of
-    validation nodes, because they differ between training nodes and other nodes even without shift.
+    Features and degrees are those of training nodes. Predictions are those of validation nodes,
+    because they differ between training nodes and other nodes even without shift.
     """
     reference = context.reference
     predicted = reference.valid_logits.argmax(dim=1).numpy()
     return Sample(
         x=as_matrix(reference.x),
-        embedding=reference.valid_embedding.numpy(),
         ids=reference.node_ids.numpy(),
-        embedding_ids=reference.valid_node_ids.numpy(),
         degree=reference.degree.numpy(),
         label_counts=reference.train_label_counts.numpy(),
         predicted_counts=np.bincount(predicted, minlength=len(context.model.classes_)),
@@ -148,12 +136,9 @@ def new_sample(context: Context) -> Sample:
     rows = graph.rows
     nodes = rows[sample(rows.size, MAX_NODES, np.random.default_rng(context.seed))]
     y = np.minimum(graph.y[rows], classes)  # unseen classes are counted together
-    ids = id_checksums(graph.node_id, torch.from_numpy(nodes)).numpy()
     return Sample(
         x=graph.x[nodes],
-        embedding=graph.embedding[nodes],
-        ids=ids,
-        embedding_ids=ids,
+        ids=id_checksums(graph.node_id, torch.from_numpy(nodes)).numpy(),
         degree=graph.degree[nodes],
         label_counts=np.bincount(y[y >= 0], minlength=classes),
         predicted_counts=np.bincount(graph.prediction[rows], minlength=classes),
@@ -183,23 +168,6 @@ def compute(context: Context) -> Shift | None:
     corrected = false_discovery_control([part.p_value for part in tested])
     final = dict(zip([part.name for part in tested], corrected.tolist(), strict=True))
     parts = [replace(part, p_value=final.get(part.name, math.nan)) for part in parts]
-    blocks = []
-    for name, numbers in context.blocks.items():
-        test, largest = None, max((columns[i] for i in numbers), key=lambda c: c.effect)
-        if numbers.size > 1:
-            pair = before.x[:, numbers], after.x[:, numbers]
-            test = two_sample_test(*pair, context.seed, MAX_BLOCK_NODES, nodes)
-        blocks.append(BlockShift(name, (test or largest).effect, largest.name))
-    shifted, without_shifted = [column.number for column in columns if column.has_shifted], None
-    if shifted and TRAINING in context.graphs:
-        without_shifted = replace_columns(
-            context.graphs[TRAINING],
-            SHIFTED,
-            np.array(shifted),
-            context.seed,
-            context.repeats,
-            context.on_pass,
-        )
     largest = sorted(columns, key=lambda column: -column.effect)
     distributions = [
         distribution(c, _values(before.x, c.number), _values(after.x, c.number), context.encoding)
@@ -208,10 +176,8 @@ def compute(context: Context) -> Shift | None:
     return Shift(
         parts=sorted(parts, key=lambda part: -part.effect),
         columns=largest,
-        blocks=sorted(blocks, key=lambda block: -block.effect),
-        class_rates=_class_rates(context.model.classes_, before.label_counts, after.label_counts),
+        classes=_class_shares(context.model.classes_, before, after),
         nodes=(before.x.shape[0], after.x.shape[0]),
-        without_shifted=without_shifted,
         distributions=distributions,
     )
 
@@ -232,14 +198,8 @@ def _node_numbers(
 
 
 def _parts(before: Sample, after: Sample, nodes: np.ndarray, seed: int) -> Iterator[Part]:
-    pair = before.embedding, after.embedding
-    embedding_nodes = _node_numbers(before.embedding_ids, after.embedding_ids, *pair)
-    for name, first, second, numbers in (
-        (FEATURES, before.x, after.x, nodes),
-        (REPRESENTATIONS, *pair, embedding_nodes),
-    ):
-        if test := two_sample_test(first, second, seed, nodes=numbers):
-            yield Part(name, test.effect, CLASSIFIER, test.p_value, auc=test.auc)
+    if test := two_sample_test(before.x, after.x, seed, nodes=nodes):
+        yield Part(FEATURES, test.effect, CLASSIFIER, test.p_value, auc=test.auc)
     effect, p_value = kolmogorov_smirnov(before.degree, after.degree)
     means = float(before.degree.mean()), float(after.degree.mean())
     yield Part("degrees", effect, "Kolmogorov-Smirnov", p_value, *means)
@@ -267,12 +227,12 @@ def _rates(name: str, before: np.ndarray, after: np.ndarray) -> Part:
     return Part(name, float(np.abs(rates[0] - rates[1]).sum() / 2), "total variation", p_value)
 
 
-def _class_rates(
-    classes: np.ndarray, before: np.ndarray, after: np.ndarray
-) -> dict[str, tuple[float, float]]:
-    if not after.sum():
-        return {}
-    first, second = (counts / max(counts.sum(), 1) for counts in (before, after))
-    rates = {str(c): (float(first[i]), float(second[i])) for i, c in enumerate(classes)}
-    new = float(second[len(classes) :].sum())
-    return rates | ({"other classes": (0.0, new)} if new else {})
+def _class_shares(classes: np.ndarray, before: Sample, after: Sample) -> list[ClassShare]:
+    """The shares of all classes; those of the new graph that the model does not know are one."""
+    known = len(after.label_counts) if after.label_counts.sum() else 0
+    counts = [before.label_counts, before.predicted_counts, after.predicted_counts]
+    counts.append(after.label_counts if known else np.full(len(classes), math.nan))
+    names = [*map(str, classes), *["other classes"] * max(0, known - len(classes))]
+    rows = [np.pad(one, (0, len(names) - len(one))) for one in counts]
+    shares = np.stack([row / max(row.sum(), 1) for row in rows], axis=1).tolist()
+    return [ClassShare(name, *own) for name, own in zip(names, shares, strict=True)]

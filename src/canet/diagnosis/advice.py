@@ -1,0 +1,149 @@
+"""The advice of a diagnosis, in one table: what was found → what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from canet.data.metrics import METRICS
+from canet.diagnosis.context import ModelSummary
+from canet.diagnosis.risk import Risk
+from canet.diagnosis.sections.concept import Concept
+from canet.diagnosis.sections.expected import MIN_LOSS, ExpectedScore
+from canet.diagnosis.sections.reliance import Reliance
+from canet.diagnosis.sections.shift import Shift
+from canet.util.rendering import percent
+
+LARGE_LOSS = 0.1  # of the score, after which a model should not be used as it is
+NUM_LABELS = 50
+MAX_NAMED = 3
+MEASURE = (
+    f"Label {NUM_LABELS} nodes, a random sample of the new graph, and measure the score: "
+    "canet predict MODEL GRAPH --score."
+)
+USE = "Use the model"
+CHECK = "Measure before you use the model"
+STOP = "Do not use the model as it is"
+
+
+class Finding(NamedTuple):
+    """Something that was found, and what to do about it."""
+
+    found: str
+    step: str
+    verdict: str  # what it means for the use of the model
+
+
+@dataclass(frozen=True)
+class Found:
+    """The results of a diagnosis on which its advice depends."""
+
+    model: ModelSummary
+    expected: ExpectedScore | None
+    reliance: Reliance
+    shift: Shift | None
+    concept: Concept | None
+    risks: list[Risk]
+
+    @property
+    def verdict(self) -> str:
+        """Whether to use the model on the new graph: the strongest verdict of all findings."""
+        verdicts = {one.verdict for one in self.findings}
+        return next((one for one in (STOP, CHECK) if one in verdicts), USE)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What was found, the most important first; empty without a new graph.
+
+        Labels of the new graph come first: if they show that the model keeps its score, a shift is
+        no reason not to use it.
+        """
+        if self.expected is None or self.shift is None:
+            return []
+        actual, rows = self.expected.actual, list(_about_score(self.model, self.expected))
+        keeps = actual and actual.low > self.expected.validation - LARGE_LOSS
+        input_rows = _about_input(self, self.shift, bool(self.expected.renamed))
+        return rows + [one._replace(step="", verdict=USE) if keeps else one for one in input_rows]
+
+
+def _about_score(model: ModelSummary, expected: ExpectedScore) -> Iterator[Finding]:
+    name, actual, classes = METRICS[expected.metric].label, expected.actual, model.classes
+    if expected.renamed:
+        swaps = (
+            f"{classes[i]} were called {classes[j]}" for i, j in expected.renamed.names.items()
+        )
+        yield Finding(
+            "The classes seem to be coded differently, or a column has the opposite meaning: "
+            f"accuracy would be {percent(expected.renamed.renamed_accuracy.value)} % instead of "
+            f"{percent(expected.renamed.accuracy.value)} % if {' and '.join(swaps)}.",
+            "Compare the codes of the classes, and the meaning of the columns, in both graphs.",
+            STOP,
+        )
+    if expected.is_hardly_better:
+        how = f"always answering {model.largest_class}" if name == "accuracy" else "chance"
+        yield Finding(
+            f"The model is hardly better than {how}: {name} {percent(expected.baseline)} %.",
+            "Train again with labelled nodes of the new graph, or with columns that explain the "
+            "label better.",
+            STOP,
+        )
+    if actual and not expected.renamed and actual.high < expected.validation - MIN_LOSS:
+        lost = expected.validation - actual.value
+        yield Finding(
+            f"It has lost {percent(lost)} points since the validation nodes "
+            f"({percent(expected.validation)} %).",
+            "Train again with labelled nodes of the new graph.",
+            STOP if lost >= LARGE_LOSS else CHECK,
+        )
+    if actual is None and expected.warns:
+        gap = expected.validation - expected.held_out
+        drop = expected.validation - expected.confidence
+        signs = []
+        if gap >= MIN_LOSS:
+            signs.append(
+                f"this model lost {percent(gap)} points on held-out parts of its own training data"
+            )
+        if drop >= MIN_LOSS or not signs:
+            signs.append("the model is less sure of its predictions than on validation nodes")
+        yield Finding(f"It will probably lose score: {' and '.join(signs)}.", MEASURE, CHECK)
+
+
+def _about_input(found: Found, shift: Shift, renamed: bool) -> Iterator[Finding]:
+    for one in shift.changed_classes[:MAX_NAMED]:
+        share = f"{percent(one.new, 1)} % of the nodes"
+        yield Finding(
+            f"Predicts class {one.name} for {share}; it has {percent(one.training, 1)} % of the "
+            "training labels.",
+            MEASURE,
+            CHECK,
+        )
+    risky = [one.name for one in found.risks if one.is_at_risk][:MAX_NAMED]
+    if risky:
+        names, (them, have) = (
+            ", ".join(risky),
+            ("it", "has") if len(risky) == 1 else ("them", "have"),
+        )
+        yield Finding(
+            f"It relies on {names}, which {have} shifted.",
+            f"Check {names}. If the shift is an error in the data, correct it. "
+            f"Otherwise train a model without {them} (--without, in Python without=[...]), and "
+            "compare the two models.",
+            CHECK,
+        )
+    degrees = [part for part in shift.shifted_parts if part.name == "degrees"]
+    if degrees and found.reliance.edges.is_relevant:
+        yield Finding(
+            f"It relies on the edges, and their number per node has changed from "
+            f"{degrees[0].before:.3g} to {degrees[0].after:.3g}.",
+            "Check the edges. If some are missing, add them.",
+            CHECK,
+        )
+    weaker = found.concept.weaker if found.concept and not renamed else []
+    if weaker:
+        name = f"{'column ' if weaker[0].column.isdigit() else ''}{weaker[0].column}"
+        yield Finding(
+            f"{name[0].upper()}{name[1:]} predicts the label less well than in training.",
+            f"Find out what has changed in {name}.",
+            CHECK,
+        )

@@ -1,0 +1,45 @@
+"""The score of a model on parts of its training data, after training without them."""
+
+from __future__ import annotations
+
+from canet.data.graph_data import GraphLike
+from canet.errors import InputError
+from canet.estimator.classifier import NodeClassifier
+from canet.estimator.fitting import class_weights, describe_data, training_data
+from canet.models import Options, get_learner
+from canet.models.auto import AutoSettings
+from canet.models.parts import Parts
+from canet.models.portfolio import PRESETS
+from canet.training.prepared import share_graph
+
+
+def held_out_score(model: NodeClassifier, data: GraphLike | None) -> float | None:
+    """Train the method of a model again, without each of two held-out parts of its training data.
+
+    Returns the mean score on these parts, as `auto` measures it; None for `auto`, which has it.
+    """
+    if model.candidates_:
+        return None
+    if data is None:
+        raise InputError("held_out needs the training graph: pass data (--training)")
+    seed = model.random_state if isinstance(model.random_state, int) else 0
+    columns = dict.fromkeys(("train", "valid", "environment", "time", "sample_weight", "batch"))
+    prepared, user = training_data(model, model.open_graph(data), columns, seed)
+    task = user.task
+    if describe_data(task)["digest"] != model.data_["digest"]:
+        raise InputError(
+            "held_out needs the nodes, columns and splits of the training, but data has others: "
+            "pass the graph that fit got, with its masks"
+        )
+    weights = class_weights(model.class_weight, user.classes, task.data.y[task.train])
+    options = Options(model.device, class_weight=weights)
+    learner = get_learner(model.method, model.backbone, model._settings(), options)
+    share_graph(task, prepared)
+    parts = Parts(task, weights)
+    first = PRESETS["fast"][0].learner(AutoSettings(), options)
+    parts.keep_hardest({part: parts.predict(part, first.fit(t)) for part, t in parts.tasks.items()})
+    logits = {
+        part: parts.predict(part, learner.run(own, {seed: None})[0])
+        for part, own in parts.tasks.items()
+    }
+    return parts.candidate(learner.name, logits).held_out
