@@ -131,7 +131,8 @@ def diagnose(
         typer.Option(
             metavar="CONDITION",
             help="Exit with code 3 if a condition holds, such as 'expected<0.7', "
-            "'expected_low<0.6', 'actual<0.7', 'shifted>3' or 'separable>0.9'; repeat it for several.",
+            "'expected_low<0.6', 'actual<0.7', 'shifted>3' or 'separable>0.9'; repeat it "
+            "for several.",
         ),
     ] = None,
     device: options.Device = "auto",
@@ -151,8 +152,7 @@ def diagnose(
     before = None if training is None else _open(model, training, device, columns)[0]
     classifier.verbose = not output.silent
     chosen = None if nodes is None else choose_nodes(data, nodes)
-    how = {"nodes": chosen, "repeats": repeats, "held_out": held_out}
-    found = run(classifier, before, data, **how)
+    found = run(classifier, before, data, nodes=chosen, repeats=repeats, held_out=held_out)
     if out is not None:
         found.save(out)
     failures = [message for message in map(found.exceeded, fail_if or []) if message]
