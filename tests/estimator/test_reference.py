@@ -31,6 +31,7 @@ def reference(embedding: Tensor, valid_embedding: Tensor, x: Tensor | None = Non
         embedding=embedding,
         degree=torch.arange(r),
         environment=torch.empty(0, dtype=torch.long),
+        valid_nodes=torch.arange(v),
         valid_logits=torch.randn(v, 3),
         valid_y=torch.arange(v) % 3,
         valid_embedding=valid_embedding,
@@ -158,6 +159,7 @@ def test_a_reference_contains_predictions_of_training_and_validation_nodes(
     whole = reader(method, task).read()
     train, valid, y = task.train, task.valid, task.data.y
     torch.testing.assert_close(found.embedding, whole.embedding[train])
+    assert found.valid_nodes.equal(valid.sort().values)
     torch.testing.assert_close(found.valid_logits, whole.logits[valid])
     torch.testing.assert_close(found.valid_embedding, whole.embedding[valid])
     assert found.x.to_dense().equal(task.data.x.to_dense()[train])

@@ -216,7 +216,10 @@ LIES: dict[str, Lie] = {
     "sample with labels as numbers": sample("y", lambda t: t.double()),
     "sample with fewer labels": sample("y", lambda t: t[:-1]),
     "sample without validation nodes": both(
-        *(sample(f"valid_{name}", lambda t: t[:0]) for name in ("y", "logits", "embedding"))
+        *(
+            sample(f"valid_{name}", lambda t: t[:0])
+            for name in ("nodes", "y", "logits", "embedding")
+        )
     ),
     "sample with other logits": sample("logits", lambda t: t[:, :1]),
     "sample with other widths": both(

@@ -136,6 +136,7 @@ def reference(rule: Rule, data: Data, classes: int = 2) -> Reference:
         embedding=logits,
         degree=torch.bincount(data.edge_index[1], minlength=len(x)),
         environment=torch.empty(0, dtype=torch.long),
+        valid_nodes=torch.arange(len(x)),
         valid_logits=logits,
         valid_y=data.y,
         valid_embedding=logits,

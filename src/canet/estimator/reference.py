@@ -24,7 +24,7 @@ NUM_NEIGHBOURS = 10
 ROWS_PER_CHUNK = 4_096
 NUMBERS = ("x", "logits", "embedding", "valid_logits", "valid_embedding", "homophily")
 SIGNED = ("environment", "node_ids", "valid_node_ids")
-SHAPES = ["rD", "r", "rC", "rH", "r", "r?", "vC", "v", "vH", "C", "-", "r?", "v?"]
+SHAPES = ["rD", "r", "rC", "rH", "r", "r?", "v", "vC", "v", "vH", "C", "-", "r?", "v?"]
 """Shape of each field of a `Reference`: a letter for each dimension; ?: it may be empty."""
 PARTS = ("crow_indices", "col_indices", "values")  # tensors of sparse features
 
@@ -41,6 +41,7 @@ class Reference:
     degree: Tensor  # in-degrees $[r]$
     environment: Tensor  # environment numbers $[r]$, -1 if unknown; empty without environments
     # Validation nodes:
+    valid_nodes: Tensor  # row numbers $[v]$ in the training graph
     valid_logits: Tensor  # logits $[v, C]$
     valid_y: Tensor  # class ids $[v]$
     valid_embedding: Tensor  # representations $[v, H]$
@@ -153,6 +154,7 @@ def build_reference(
         embedding=of_train.representation,
         degree=degree,
         environment=environment,
+        valid_nodes=valid,
         valid_logits=of_valid.logits,
         valid_y=task.data.y[valid],
         valid_embedding=of_valid.representation,
