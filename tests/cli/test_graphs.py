@@ -17,6 +17,7 @@ from canet.data.graph_files import write_npz
 from canet.util.progress import STAGES, Display
 from canet.util.sparse import from_scipy, to_scipy
 from tests.support.commands import call, call_in_new_process
+from tests.support.user_graphs import small_user_graph
 from tests.support.user_tables import write_users
 
 QUICK = ("--method", "canet", "--epochs", 5, "--set", "hidden=8", "--device", "cpu")
@@ -43,12 +44,13 @@ def test_fit_shows_scores_columns_and_what_to_do_next(place: Path, tmp_path: Pat
     command = ("fit", place / "january", "--label", "topic", "--undirected", *QUICK)
     answer = call(tmp_path, *command, "--out", "model")
     assert answer.code == 0
-    for words in ("city", "2 categories", "standardised", "valid", "canet predict model GRAPH"):
-        assert words in answer.out
+    words = ("city", "2 categories", "standardised", "canet predict model GRAPH")
+    for text in (*words, "better than always answering 'green' ("):
+        assert text in " ".join(answer.out.split())
     assert "already contains a model" in call(tmp_path, *command, "--out", "model").err
     content = call(tmp_path, *command, "--out", "model", "--overwrite", "--json").content
     assert content["classes"] == ["blue", "green", "red"]
-    assert set(content["scores"]) == {"train", "valid"}
+    assert set(content["scores"]) == set(content["baselines"]) == {"train", "valid"}
     assert content["settings"]["hidden"] == 8
 
 
@@ -108,6 +110,11 @@ def test_predictions_of_another_month_have_a_row_a_node(place: Path, tmp_path: P
     hits = [p["prediction"] == g["topic"] for p, g in zip(rows, given, strict=True) if g["topic"]]
     assert content["score"] == pytest.approx(np.mean(hits))
     assert content["score"] > 0.6
+    assert content["baseline"] == pytest.approx(
+        np.mean([g["topic"] == "green" for g in given if g["topic"]])
+    )
+    shown = " ".join(call(tmp_path, *command, "--out", "p.csv").out.split())
+    assert f"56 labelled nodes: {100 * content['score']:.1f} %, better than always" in shown
     for row in rows:
         assert sum(
             float(row[f"probability_{c}"]) for c in ("blue", "green", "red")
@@ -342,3 +349,26 @@ def test_scores_and_thresholds_are_those_of_the_file(place: Path, tmp_path: Path
             rare = [p for p in found if p["prediction"] == "blue"]
             lowest = min(float(p["probability_blue"]) for p in rare) if rare else 1.0
             assert lowest >= content["threshold"] - 1e-9
+
+
+def test_columns_of_arrays_are_left_out_by_number(tmp_path: Path) -> None:
+    data = small_user_graph(90)
+    write_npz(tmp_path / "may.npz", data)
+    torch.save(Data(x=data.x, edge_index=data.edge_index), tmp_path / "june.pt")
+    data.x[:, [1, 3]] = 9.0
+    write_npz(tmp_path / "july.npz", data)
+    command = ("fit", "may.npz", *QUICK, "--out", "model")
+    assert call(tmp_path, *command, "--without", "1,3", "--quiet").code == 0
+    assert canet.load(tmp_path / "model").left_out_ == [1, 3]
+    for name in ("june.pt", "july.npz"):
+        assert call(tmp_path, "predict", "model", name, "--out", f"{name}.csv").code == 0
+    assert (tmp_path / "june.pt.csv").read_text() == (tmp_path / "july.npz.csv").read_text()
+    shown = call(tmp_path, "inspect", "july.npz", "--without", "1,3")
+    assert shown.code == 0
+    assert "same value" not in shown.out
+    answer = call(tmp_path, *command, "--overwrite", "--without", "5")
+    assert answer.code == 2
+    assert "columns 0 to 4" in answer.err
+    answer = call(tmp_path, "convert", "may.npz", "--out", "store", "--without", "1")
+    assert answer.code == 2
+    assert not (tmp_path / "store").exists()

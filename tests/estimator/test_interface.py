@@ -282,6 +282,11 @@ def test_parameters_of_auto_are_rejected_for_another_method(params: dict[str, An
         small(**params).fit(small_user_graph())
 
 
+def test_a_method_without_epochs_rejects_patience() -> None:
+    with pytest.raises(canet.InputError, match="'linear' has no setting 'patience'"):
+        canet.NodeClassifier("linear", patience=5).fit(small_user_graph())
+
+
 @pytest.mark.parametrize("fanout", [[3, 2], (3, 2)])
 def test_a_fanout_may_be_a_sequence(fanout: Any, tmp_path: Path) -> None:
     data = small_user_graph()
@@ -291,11 +296,35 @@ def test_a_fanout_may_be_a_sequence(fanout: Any, tmp_path: Path) -> None:
     assert canet.load(tmp_path / "model").settings_["fanout"] == "3,2"
 
 
-def test_columns_cannot_be_left_out_of_a_data_and_the_error_says_how_to_do_it(
-    january: Path,
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("method", ["erm", "auto"])
+def test_columns_of_a_data_are_left_out_by_number(
+    method: str, sparse: bool, tmp_path: Path
 ) -> None:
-    with pytest.raises(canet.InputError, match=r"data\.x\[:, keep\]"):
-        small().fit(small_user_graph(), without=["size"])
+    data, other = small_user_graph(sparse=sparse), small_user_graph()
+    other.x[:, 1], other.x[:, 4] = 1e6, torch.nan
+    other.x = other.x.to_sparse_csr() if sparse else other.x
+    options = {"preset": "fast"} if method == "auto" else {}
+    model = small(method, **options).fit(data, without=[4, 1])
+    assert model.left_out_ == [1, 4]
+    expected = model.predict_proba(data)
+    model.save(tmp_path / "model")
+    assert "left out: 1, 4" in (tmp_path / "model" / "MODEL_CARD.md").read_text()
+    for same in (model, canet.load(tmp_path / "model")):
+        assert np.array_equal(same.predict_proba(other), expected)
+    assert not model.reference().x.to_dense()[:, [1, 4]].any()
+    assert data.x.to_dense()[:, [1, 4]].any()
+    again = canet.load(tmp_path / "model").fit(data, warm_start=model, without=0)
+    assert again.left_out_ == [0, 1, 4]
+
+
+@pytest.mark.parametrize("without", [["size"], 5, [0, -1], [True], "0,x"])
+def test_columns_that_a_data_does_not_have_are_named(without: Any) -> None:
+    with pytest.raises(canet.InputError, match="columns 0 to 4"):
+        small().fit(small_user_graph(), without=without)
+
+
+def test_an_encoded_graph_is_read_again_to_leave_columns_out(january: Path) -> None:
     with pytest.raises(canet.InputError, match="read_graph"):
         small().fit(canet.read_graph(january, label="topic", without="colour"), without=["size"])
 

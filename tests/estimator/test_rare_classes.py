@@ -12,6 +12,7 @@ from sklearn.metrics import f1_score, log_loss, recall_score
 
 import canet
 from canet.errors import InputError, InputWarning
+from canet.estimator.predictions import write_predictions
 from canet.estimator.reference import Reference
 from tests.support.user_graphs import rare_class_graph
 
@@ -51,7 +52,7 @@ def test_an_accuracy_below_the_largest_class_gives_a_warning() -> None:
     reference = model.reference_
     assert isinstance(reference, Reference)
     model.scores_["valid"] = float((reference.valid_y == 1).double().mean())
-    with pytest.warns(InputWarning, match="is not above the share of the largest class 'ok'"):
+    with pytest.warns(InputWarning, match="not better than always answering 'ok'"):
         model._warn_largest_class(reference)
 
 
@@ -104,6 +105,22 @@ def test_thresholds_apply_to_the_probabilities_that_are_shown() -> None:
             assert np.array_equal(found, probability >= threshold)
     raw, scaled = (model.predict(data, threshold="best", calibrated=c) for c in (False, True))
     assert np.array_equal(raw, scaled)  # the same nodes
+
+
+def test_a_share_above_the_threshold_that_has_doubled_gives_a_warning(tmp_path: Path) -> None:
+    data, later = rare_class_graph(600, strength=4), rare_class_graph(600, share=0.4, strength=4)
+    model = canet.NodeClassifier("linear", undirected=True).fit(data, valid=np.arange(200))
+    before = (model.predict(data, np.arange(200), threshold=0.4) == "fraud").mean()
+    with pytest.warns(InputWarning, match="'fraud'") as caught:
+        share = (model.predict(later, threshold=0.4) == "fraud").mean()
+    assert len(caught) == 1
+    for number in (share, before):
+        assert f"{number:.1%}" in str(caught[0].message)
+    with pytest.warns(InputWarning, match="validation nodes"):
+        write_predictions(model, later, tmp_path / "p.csv", threshold=0.4, calibrated=True)
+    model.predict(later, np.flatnonzero(np.array(later.y) == "fraud")[:9], threshold=0.4)
+    model.save(tmp_path / "model", keep_reference=False)
+    canet.load(tmp_path / "model").predict(later, threshold=0.4)  # nothing to compare with
 
 
 def test_recall_at_k_equals_a_loop() -> None:

@@ -171,6 +171,9 @@ LIES: dict[str, Lie] = {
     "scores are text": entry({"train": "good", "valid": "bad"}, "scores"),
     "no scores": entry({}, "scores"),
     "score of an unknown split": entry(0.5, "scores", "moon"),
+    "baseline of no split": without("baselines", "valid"),
+    "largest class is unknown": entry(3, "data", "largest_class"),
+    "left out column is unknown": entry([99], "left_out"),
     "history of text": entry({"loss": ["low"]}, "history"),
     "history is a list": entry([1], "history"),
     "findings beyond the features": entry(

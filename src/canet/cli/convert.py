@@ -105,6 +105,8 @@ def _read(
             f"the features of '{path}' are {found}, but those of '{like.path}' were {expected}: "
             "leave out --like, or pass a graph of the same kind"
         )
+    if chosen.without and data.get("encoding") is None:
+        raise InputError(f"'{path}' has no column names: remove the columns from x")
     if data.get("batch") is not None:
         warn_user(f"'{path}': a graph store is one graph, so batch is left out")
     return data
@@ -117,8 +119,6 @@ def _open_arrays(folder: Path, chosen: ReadOptions) -> GraphData:
     from canet.data.graph_data import MASKS, GraphData
     from canet.data.graph_files.arrays import array_roles
 
-    if chosen.without:
-        raise InputError(f"'{folder}' has no column names: remove the columns from x.npy")
     available = {file.stem: file for file in sorted(folder.glob("*.npy"))}
     roles = array_roles(chosen.roles, available, folder)
     named = {

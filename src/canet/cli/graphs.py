@@ -188,6 +188,8 @@ def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
         "features": model.n_features_in_,
         "metric": model.metric,
         "scores": model.scores_,
+        "baselines": model.baselines_,
+        "baseline": model.baseline_name,
         "selection": "held-out likelihood" if model.candidates_ else "best validation",
         "selected_epoch": model.selected_epoch_,
         "environments_seen": model.environments_seen_,
@@ -204,16 +206,19 @@ def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
 def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
     from canet.data.metrics import METRICS
     from canet.errors import listed
+    from canet.estimator.summary import percent
     from canet.util.console import print_table, print_text
 
     for note in notes:
         print_text(f"note: {note}")
     if summary["leaderboard"]:
         _show_choice(summary)
+    print_text(summary["summary"])
     name = summary["method"] if summary["leaderboard"] else "{method}-{backbone}".format(**summary)
     title = f"Scores of the model ({name}, {len(summary['classes'])} classes)"
-    rows = [(name, f"{100 * score:.2f}") for name, score in summary["scores"].items()]
-    print_table(title, ["split", f"{METRICS[summary['metric']].label} %"], rows)
+    scores, baselines = summary["scores"], summary["baselines"]
+    rows = [(split, percent(scores[split]), percent(baselines[split])) for split in scores]
+    print_table(title, ["split", METRICS[summary["metric"]].label, summary["baseline"]], rows)
     if (shifted := summary["shifted_columns"]) is not None:
         count = f"{len(shifted):,} of {summary['features']:,} columns"
         print_text(f"Interventions shift {count}{': ' if shifted else ''}{listed(shifted)}")
@@ -223,17 +228,16 @@ def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
 
 
 def _show_choice(summary: dict[str, Any]) -> None:
-    """Print the models that were compared, and what was chosen."""
-    from canet.util.console import print_table, print_text
+    """Print the models that were compared."""
+    from canet.estimator.summary import percent
+    from canet.util.console import print_table
 
     rows = [
         [
             row["model"],
             f"{row['weight']:.2f}" if row["weight"] else "",
-            *(
-                "–" if row[name] is None else f"{100 * row[name]:.1f}"
-                for name in ("validation", "held_out")
-            ),
+            percent(row["validation"]),
+            percent(row["held_out"]),
             f"{row['seconds']:.1f}" if row["seconds"] else "",
             row["note"] if row["validation"] is None else "",
         ]
@@ -242,5 +246,4 @@ def _show_choice(summary: dict[str, Any]) -> None:
     columns = ["model", "weight", "validation", "held out", "seconds", "note"]
     if not any(row[-1] for row in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
-    print_table("Models, the best first; scores in %", columns, rows)
-    print_text(summary["summary"])
+    print_table("Models, the best first", columns, rows)

@@ -214,7 +214,8 @@ class ColumnOptions:
         str | None, _column("Column of the edges. Default: target, dst or to.", "--target")
     ] = None
     without: Annotated[
-        list[str] | None, _column("Leave a column out; repeat the option for several.")
+        list[str] | None,
+        _column("Leave a column out; repeat the option for several. Of arrays: 3,7 by number."),
     ] = None
     fill: Annotated[
         str, typer.Option(help="What fills empty numbers: the mean, median or most_frequent value.")

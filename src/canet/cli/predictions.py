@@ -71,7 +71,8 @@ def predict(
 
     def show(summary: dict[str, Any]) -> None:
         from canet.data.metrics import METRICS
-        from canet.util.console import print_table
+        from canet.estimator.summary import compared
+        from canet.util.console import print_table, print_text
 
         counts = sorted(summary["predictions"].items(), key=lambda item: -item[1])
         rows = [(name, f"{count:,}") for name, count in counts[:MAX_CLASSES]]
@@ -82,8 +83,9 @@ def predict(
         if summary["novelty_score"] is not None:
             print(f"mean novelty score {summary['novelty_score']:.2f} (0.50 without shift)")
         if summary["score"] is not None:
-            score = f"{METRICS[summary['metric']].label} {100 * summary['score']:.2f} %"
-            print(f"{score} on {summary['labelled']:,} labelled nodes")
+            name = f"{METRICS[summary['metric']].label} of {summary['labelled']:,} labelled nodes"
+            found = compared(summary["score"], summary["baseline"], classifier.baseline_name)
+            print_text(f"{name}: {found}")
         if limit is not None:
             rarer = classifier.classes_[classifier.calibration_.positive]
             print(f"class {rarer} from probability {limit:.3f}")

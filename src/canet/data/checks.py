@@ -6,7 +6,7 @@ package uses. The input is never changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,11 @@ MIN_ONE_WAY_EDGES = 8
 """With fewer edges, missing reverse edges may be chance."""
 
 
-def check_features(x: object) -> Tensor:
+def check_features(x: object, without: Iterable[object] = ()) -> Tensor:
     """Return finite features as float32 $[N, D]$, dense or sparse CSR.
 
-    Accepts dense matrices of any real type, the sparse layouts of torch and scipy matrices.
+    Accepts dense matrices of any real type, the sparse layouts of torch and scipy matrices. The
+    columns `without` become 0; see `check_columns`.
     """
     if x is None:
         raise InputError(
@@ -58,6 +59,10 @@ def check_features(x: object) -> Tensor:
         raise
     except (ValueError, TypeError) as error:
         raise InputError(f"x is not a valid feature matrix: {first_line(error)}") from error
+    if left_out := check_columns(without, matrix.shape[1]):
+        matrix = matrix.copy()
+        columns = matrix.indices if sp.issparse(matrix) else np.arange(matrix.shape[1])
+        (matrix.data if sp.issparse(matrix) else matrix)[..., np.isin(columns, left_out)] = 0
     values = matrix.data if sp.issparse(matrix) else matrix
     with np.errstate(invalid="ignore"):
         is_finite = np.isfinite(values.sum(dtype=np.float64))  # faster than a mask of all entries
@@ -72,6 +77,18 @@ def check_features(x: object) -> Tensor:
     if sp.issparse(matrix):
         return from_scipy(matrix)
     return torch.from_numpy(np.require(matrix, requirements=["C", "W"]))
+
+
+def check_columns(without: Iterable[object], num_columns: int) -> list[int]:
+    """Return the numbers of columns to leave out: integers, or text such as `3` and `3,7`."""
+    parts = [part.strip() for one in without for part in str(one).split(",")]
+    for part in parts:
+        if not part.isdecimal() or int(part) >= num_columns:
+            raise InputError(
+                f"column '{part}' cannot be left out of x, which has the columns 0 to "
+                f"{num_columns - 1:,}: pass column numbers to fit, and all columns to predict"
+            )
+    return sorted({int(part) for part in parts})
 
 
 def check_edges(edge_index: object, num_nodes: int) -> Tensor:

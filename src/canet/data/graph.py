@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,7 +78,9 @@ class UserGraph:
         return found
 
 
-def read_user_graph(data: object, batch: object = None, undirected: bool = False) -> UserGraph:
+def read_user_graph(
+    data: object, batch: object = None, undirected: bool = False, without: Sequence[object] = ()
+) -> UserGraph:
     """Validate features, edges and graph numbers of a PyG `Data`, which is not changed.
 
     Duplicate edges are removed; the largest of their weights is kept.
@@ -86,6 +89,7 @@ def read_user_graph(data: object, batch: object = None, undirected: bool = False
         data: Graph with `x` and `edge_index`, or the result of `GraphStore.open`.
         batch: Number or name $[N]$ of each node's graph; None for `data.batch`.
         undirected: Whether to add the reverse of each edge. A graph store must have them.
+        without: Numbers of the columns of x that are set to 0.
     """
     if not is_graph(data):
         raise InputError(
@@ -95,10 +99,12 @@ def read_user_graph(data: object, batch: object = None, undirected: bool = False
     if "store" in data:
         if batch is not None:
             raise InputError("a graph store is one graph: leave out batch")
+        if without:
+            raise InputError("no column of a graph store is left out: pass GraphStore(path).load()")
         if undirected:
             _check_both_ways(data.csr, data.store.path)
         return UserGraph(data.x, csr=data.csr, node_id=data.node_id)
-    x = sparse_if_faster(check_features(data.get("x")))
+    x = sparse_if_faster(check_features(data.get("x"), without))
     n = x.shape[0]
     if data.get("edge_index") is None and data.get("adj_t") is not None:
         raise InputError(

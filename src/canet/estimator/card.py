@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from html import escape
-from math import isnan
 from typing import Any
 
 from canet.data.metrics import METRICS
 from canet.errors import listed, printable
+from canet.estimator.summary import percent
 from canet.training.trainer import versions
 
 
@@ -18,7 +18,7 @@ def model_card(model: Any, has_reference: bool) -> str:
     is_auto = bool(model.candidates_)
     name = model.method_name if is_auto else f"{model.method_name}-{model.backbone_name}"
     rule = "weights by held-out likelihood" if is_auto else "epoch with the best validation score"
-    columns = "arrays without names"
+    columns = f"arrays without names; left out: {listed(model.left_out_ or ['none'])}"
     if encoding is not None:
         columns = listed(map(_escaped, encoding.blocks), len(encoding.blocks))
     classes = listed(map(_escaped, model.classes_), len(model.classes_))
@@ -41,17 +41,17 @@ def model_card(model: Any, has_reference: bool) -> str:
         "",
         f"## Scores: {METRICS[model.metric].label}, {rule}",
         "",
-        "| split | nodes | score |",
-        "|---|--:|--:|",
+        f"| split | nodes | score | {_escaped(model.baseline_name)} |",
+        "|---|--:|--:|--:|",
     ]
     for split, score in model.scores_.items():
-        lines.append(f"| {split} | {data[split]:,} | {100 * score:.1f} % |")
+        shown = percent(score), percent(model.baselines_[split])
+        lines.append(f"| {split} | {data[split]:,} | {' | '.join(shown)} |")
     if is_auto:
         heads = ("weight", "validation", "held out")
         lines += ["", "## Models", "", f"| model | {' | '.join(heads)} |", "|---|--:|--:|--:|"]
         for row in model.leaderboard_rows():
-            scores = (row[name] for name in ("validation", "held_out"))
-            shown = ("–" if isnan(score) else f"{100 * score:.1f} %" for score in scores)
+            shown = percent(row["validation"]), percent(row["held_out"])
             cells = _escaped(row["model"]), f"{row['weight']:.2f}", *shown
             lines.append(f"| {' | '.join(cells)} |")
     changed = ", ".join(f"{name}={value}" for name, value in model.settings_.items())

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from canet.data.graph_data import Column, GraphLike, NodeSet
+from canet.data.graph_data import Column, GraphLike, NodeSet, is_graph
 from canet.data.graph_files.encoding import Encoding
 from canet.data.metrics import METRICS
 from canet.data.task import ShiftTask
@@ -31,7 +31,7 @@ from canet.estimator.fitting import (
 from canet.estimator.predicting import PredictionMixin
 from canet.estimator.reference import Reference, build_reference
 from canet.estimator.saving import load_classifier, save_classifier
-from canet.estimator.summary import leaderboard_rows, summary_of
+from canet.estimator.summary import compared, leaderboard_rows, summary_of
 from canet.methods import Backbone
 from canet.methods.base import ModelSettings
 from canet.models import (
@@ -103,11 +103,13 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         n_features_in_: Number of feature columns D.
         feature_names_in_: Their names $[D]$, if the graph was read from tables.
         encoding_: How table columns become features; None for a graph of arrays.
+        left_out_: Numbers of the columns of arrays that are 0 for the model, from `without`.
         fitted_: The trained model; of a network, `fitted_.method.model` is the torch module.
         settings_: All settings by name; for `auto` those that its models share.
         candidates_: The models that `auto` tried; see `leaderboard`.
         scores_: The metric, between 0 and 1, on `train`, `valid` and, if there is a test set,
             `test`.
+        baselines_: The same scores of always answering the largest class of training.
         history_: Loss and validation score of every epoch; empty for `auto`.
         selected_epoch_: The epoch with the best validation score, from 1; 0 for `auto`.
         environments_seen_: Names of the environments that the method used, or None.
@@ -229,7 +231,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
                 training continues on this graph; it may be this object. `auto` then compares
                 nothing: the members of its average keep their weights, its networks continue, and
                 its linear models and trees are trained again.
-            **columns: Further arguments of `canet.read_graph`, such as `id` and `without`.
+            **columns: Further arguments of `canet.read_graph`, such as `id` and `without`. For a
+                PyG `Data`, only `without`: numbers of columns that become 0 in every graph.
         """
         columns |= {"label": label} if label is not None else {}
         arrays: dict[str, Any] = {
@@ -241,6 +244,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             if isinstance(given, str):
                 columns[role], arrays[role] = given, None
         arrays |= {"edges": edges, "train": train, "valid": valid, "batch": batch}
+        if "without" in columns and is_graph(data) and data.get("encoding") is None:
+            arrays["without"] = np.atleast_1d(columns.pop("without"))
         settings = self._settings()
         if self.threads is not None and not 1 <= self.threads <= 1024:
             raise InputError(f"threads is {self.threads!r}: pass a number from 1 to 1,024, or None")
@@ -249,7 +254,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         opened = graph_to_fit(data, columns, arrays, settings, warm_start)
         seed = self._seed()
         with fit_display("checking", quiet=not self.verbose) as display:
-            prepared, user = training_data(self, opened, arrays, seed, warm_start)
+            prepared, user, left_out = training_data(self, opened, arrays, seed, warm_start)
             task = user.task
             weights = class_weights(self.class_weight, user.classes, task.data.y[task.train])
             several = describe_method(self.method).trains_several  # also with scaled columns
@@ -264,6 +269,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             reference = build_reference(task, reader, seed, opened.get("node_id"))
         self.classes_ = user.classes
         self.n_features_in_ = task.num_features
+        self.left_out_ = left_out
         self.fitted_ = fitted
         self.settings_ = asdict(settings)
         self.candidates_ = result.candidates
@@ -278,6 +284,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         # A model for a ranking need not predict both classes: a temperature cannot correct that.
         with_bias = weights is not None or METRICS[self.metric].ranks
         self.calibration_ = reference.calibrate(with_bias)
+        y, sets = task.data.y, task.splits().items()
+        self.baselines_ = {names[split]: self.baseline(y[nodes]) for split, nodes in sets}
         self.reference_: Reference | None = reference
         self.diagnosis_: str | None = None
         self._warn_largest_class(reference)
@@ -362,7 +370,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         """Return the checked settings: defaults of the method with some changes."""
         changes = self._given_settings()
         declared = {one.name for one in fields(describe_method(self.method).settings_type)}
-        changes |= {"patience": self.patience} if "patience" in declared else {}
+        if "patience" in declared or self.patience != PATIENCE:
+            changes["patience"] = self.patience
         changes |= {} if self.epochs is None else {"epochs": self.epochs}
         check_name("metric", self.metric, METRICS)
         if self.undirected not in (None, True, False):
@@ -422,28 +431,21 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         Ranking metrics do not depend on the predicted classes, but `predict` does.
         """
         predicted = reference.valid_logits.argmax(dim=1).unique()
-        largest = int(reference.train_label_counts.argmax())
-        share = float((reference.valid_y == largest).double().mean())
-        problem = ""
+        score, share, problem = self.scores_["valid"], self.baselines_["valid"], ""
         if predicted.numel() == 1:
             only = self.classes_[int(predicted)]
             problem = f"the model predicts '{only}' for all validation nodes"
-        elif self.metric == "accuracy" and self.scores_["valid"] <= share:
-            problem = (
-                f"the validation accuracy, {100 * self.scores_['valid']:.1f} %, is not above "
-                f"the share of the largest class '{self.classes_[largest]}', {100 * share:.1f} %"
-            )
+        elif self.metric == "accuracy" and score <= share:
+            problem = f"the validation accuracy is {compared(score, share, self.baseline_name)}"
         if problem and METRICS[self.metric].ranks:
             warn_user(
                 f"{problem}: to find nodes of the other class, use predict(threshold='best') "
                 "(--threshold best), or predict_proba"
             )
         elif problem:
-            metrics = "metric='roc_auc' or 'average_precision'"
-            if len(self.classes_) > 2:
-                metrics = "metric='macro_f1'"
+            other = "'macro_f1'" if len(self.classes_) > 2 else "'roc_auc' or 'average_precision'"
             warn_user(
-                f"{problem}: for rare classes, use {metrics} (--metric) and "
+                f"{problem}: for rare classes, use metric={other} (--metric) and "
                 "class_weight='balanced' (--balanced)"
             )
 

@@ -10,6 +10,7 @@ import torch
 from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
+from canet.data.checks import check_columns
 from canet.data.graph import warn_one_way
 from canet.data.graph_data import GraphLike, GraphObject, is_graph
 from canet.data.graph_files import ReadOptions, read_columns, read_graph
@@ -45,10 +46,6 @@ def graph_to_fit(
         if edges is not None or columns:
             given = "edges" if edges is not None else next(iter(columns))
             fix = "set edge_index, y and the masks of the Data"
-            if given == "without":
-                fix = (
-                    "remove the columns from x here and when you predict, data.x = data.x[:, keep]"
-                )
             if data.get("encoding") is not None:
                 fix = f"pass {given} to canet.read_graph"
             raise InputError(
@@ -73,19 +70,22 @@ def graph_to_fit(
 
 def training_data(
     model: Any, data: GraphObject, arrays: dict[str, Any], seed: int, earlier: Any = None
-) -> tuple[PreparedGraph, UserTask]:
-    """Check the graph, and return it with the task of learning its labels.
+) -> tuple[PreparedGraph, UserTask, list[int]]:
+    """Check the graph, and return it with the task of learning its labels and `left_out_`.
 
     Arguments as for `graph_to_fit`.
     """
+    before = [] if earlier is None else earlier.left_out_
+    without = [*before, *data.get("left_out", ()), *arrays.get("without", ())]
     known = None if earlier is None else earlier.classes_
-    prepared = prepare_graph(data, arrays["batch"], bool(model.undirected))
+    prepared = prepare_graph(data, arrays["batch"], bool(model.undirected), without)
     graph = prepared.user_graph
     if model.undirected is None and graph.edge_index is not None:
         warn_one_way(graph.edge_index)
     names = ("train", "valid", "environment", "time", "sample_weight")
     how = {"metric": model.metric, "seed": seed, "checked": graph, "known_classes": known}
-    return prepared, user_task(data, **{name: arrays[name] for name in names}, **how)
+    user = user_task(data, **{name: arrays[name] for name in names}, **how)
+    return prepared, user, check_columns(without, user.task.num_features)
 
 
 def class_weights(class_weight: object, classes: np.ndarray, y: Tensor) -> Tensor | None:
@@ -126,8 +126,9 @@ def warn_scales(task: ShiftTask) -> None:
 
 
 def describe_data(task: ShiftTask) -> dict[str, Any]:
-    """Return the size of the training data and its digest."""
+    """Return the size of the training data, the id of its largest class and its digest."""
     sizes = {"train": task.train, "valid": task.valid, "test": task.test_id}
     counts = {name: nodes.numel() for name, nodes in sizes.items()}
     about = {"nodes": task.num_nodes, "edges": task.num_edges}
+    about["largest_class"] = int(task.data.y[task.train].bincount().argmax())
     return {**about, **counts, "digest": task.digest.short}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +14,8 @@ from canet.data.graph import match_classes
 from canet.data.graph_data import Column, GraphLike, GraphObject, NodeSet, is_graph
 from canet.data.graph_files import ReadOptions, read_columns
 from canet.data.graph_files.encoding import Encoding
-from canet.errors import InputError
+from canet.data.metrics import METRICS
+from canet.errors import InputError, warn_user
 from canet.estimator.reference import Reference
 from canet.estimator.scoring import Outcome, check_recall, check_scorable
 from canet.models import Fitted, MethodClass, describe_method
@@ -21,6 +23,9 @@ from canet.models.reader import Reader
 from canet.nn.calibration import Calibration, Threshold
 from canet.nn.model import Prediction
 from canet.training.prepared import prepare_graph
+
+MIN_FLAGGED = 10
+"""Number of nodes above a threshold from which their share is compared with validation nodes."""
 
 
 class PredictionMixin:
@@ -33,8 +38,10 @@ class PredictionMixin:
     n_features_in_: int
     fitted_: Fitted
     encoding_: Encoding | None
+    left_out_: list[int]
     reference_: Reference | None
     calibration_: Calibration
+    data_: dict[str, Any]
 
     @property
     def method_name(self) -> str:
@@ -90,7 +97,7 @@ class PredictionMixin:
                 )
             return data
         opened = self.open_graph(data, in_memory=False)
-        prepared = prepare_graph(opened, batch, bool(self.undirected))
+        prepared = prepare_graph(opened, batch, bool(self.undirected), self.left_out_)
         width = prepared.user_graph.x.shape[1]
         if width != self.n_features_in_:
             raise InputError(
@@ -158,10 +165,26 @@ class PredictionMixin:
 
         def classes(found: Prediction) -> np.ndarray:
             probabilities = self.probabilities(found.logits, calibrated)
-            chosen = self.calibration_.choose_classes(probabilities, threshold, calibrated)
-            return self.classes_[chosen]
+            return self.calibration_.choose_classes(probabilities, threshold, calibrated)
 
-        return self._collect(data, nodes, batch, classes)
+        chosen = self._collect(data, nodes, batch, classes)
+        self.warn_many(chosen, threshold, calibrated)
+        return self.classes_[chosen]
+
+    def warn_many(self, chosen: np.ndarray, threshold: Threshold | None, calibrated: bool) -> None:
+        """Warn if the rarer class is chosen $[n]$ for twice the share of the validation nodes."""
+        if threshold is None or self.reference_ is None:
+            return
+        known = self.probabilities(self.reference_.valid_logits, calibrated)
+        valid = self.calibration_.choose_classes(known, threshold, calibrated)
+        rarer = self.calibration_.rarer()
+        share, before = ((ids == rarer).sum() / max(1, len(ids)) for ids in (chosen, valid))
+        if share * len(chosen) >= MIN_FLAGGED and share >= 2 * before:
+            warn_user(
+                f"with this threshold, {share:.1%} of the nodes are predicted as "
+                f"'{self.classes_[rarer]}', but {before:.1%} of the validation nodes: look at the "
+                "true class of some of them, and choose a threshold that fits"
+            )
 
     def predict_proba(
         self,
@@ -210,6 +233,21 @@ class PredictionMixin:
         """
         reader = self.prepare(data, batch)
         return self._outcome(reader, nodes, self.metric).score(self.metric)
+
+    def baseline(self, y: torch.Tensor) -> float:
+        """Return the score of always answering the largest class, for class ids $[n]$ as labels.
+
+        For ROC-AUC it is 0.5, and for average precision the share of the rarer class.
+        """
+        same, margin = torch.full_like(y, self.data_["largest_class"]), torch.zeros(len(y))
+        constant = Outcome(same, margin, y, len(self.classes_), self.calibration_.positive)
+        return constant.score(self.metric)
+
+    @property
+    def baseline_name(self) -> str:
+        """What `baseline` is the score of."""
+        largest = self.classes_[self.data_["largest_class"]]
+        return "a random order" if METRICS[self.metric].ranks else f"always answering '{largest}'"
 
     def labels(self, reader: Reader) -> torch.Tensor:
         """Return the class ids $[N]$ of the labels; -1 without a label, C and more if unseen."""

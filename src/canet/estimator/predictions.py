@@ -67,6 +67,7 @@ def write_predictions(
             predicted[where] = torch.from_numpy(chosen)
             margin[where] = found.logits[:, -1] - found.logits[:, 0]
             confidence += float(probabilities.max(axis=1).sum())
+    model.warn_many(predicted.numpy(), threshold, calibrated)
     counts = torch.bincount(predicted, minlength=num_classes).tolist()
     outcome = Outcome(
         predicted[labelled], margin[labelled], y[labelled], num_classes, calibration.positive
@@ -78,6 +79,7 @@ def write_predictions(
         "novelty_score": None if model.reference_ is None else novelty / max(1, len(y)),
         "metric": model.metric,
         "score": outcome.score(model.metric) if labelled.any() else None,
+        "baseline": model.baseline(outcome.y) if labelled.any() else None,
         "labelled": int(labelled.sum()),
     }
     if recall_at is not None:

@@ -125,10 +125,13 @@ def _check(file: ModelFile, model: Any, fitted: Fitted) -> None:
         "num_features": file.num_features > 0,
         "model": fitted.sizes in (None, sizes),
         "encoding": file.encoding is None or len(file.encoding.names) == file.num_features,
-        "data": all(isinstance(count, int) for count in counts) and "digest" in data,
+        "left_out": {*file.left_out} <= {*range(file.num_features)},
+        "data": all(isinstance(count, int) for count in counts)
+        and "digest" in data
+        and data.get("largest_class") in range(num_classes),
         "findings": file.findings is None
         or {*file.findings.shifted_columns} <= {*range(file.num_features)},
-        "scores": {"train", "valid"} <= file.scores.keys(),
+        "scores": {"train", "valid"} <= file.scores.keys() == file.baselines.keys(),
         "calibration": np.isfinite(numbers).all()
         and calibration.temperature > 0
         and len(calibration.bias) in (0, num_classes)

@@ -16,10 +16,28 @@ NUM_NAMED = 3
 """Number of members that a summary names."""
 
 
+MIN_GAIN = 0.02
+"""A model that is better than its baseline by less than this is hardly better."""
+
+
+def percent(score: float | None) -> str:
+    """Return a score as text; a dash if it is unknown."""
+    return "–" if score is None or math.isnan(score) else f"{100 * score:.1f} %"
+
+
+def compared(score: float, baseline: float, name: str) -> str:
+    """Return a score, and whether it is better than the baseline with this name."""
+    gain = score - baseline
+    if math.isnan(gain):
+        return percent(score)
+    word = "better" if gain >= MIN_GAIN else "hardly better" if gain > 0 else "not better"
+    return f"{percent(score)}, {word} than {name} ({percent(baseline)})"
+
+
 def leaderboard_rows(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
     """Return one dict per candidate, the best first, then the rows to compare with."""
     others = [one for one in candidates if one.name in (AVERAGE, LARGEST_CLASS)]
-    models = sorted((one for one in candidates if one not in others), key=_order)
+    models = _ranked(candidates)
     if others:
         best = replace(models[0], weight=0.0, seconds=0.0, note=models[0].name)
         others.insert(1, replace(best, name="best single model"))
@@ -38,46 +56,37 @@ def leaderboard_rows(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
     ]
 
 
-def _order(one: Candidate) -> tuple[float, float]:
-    return -one.weight, math.inf if math.isnan(one.likelihood) else -one.likelihood
+def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the models that were compared, failed ones last; the first is the best."""
+    models = [one for one in candidates if one.name not in (AVERAGE, LARGEST_CLASS)]
+    return sorted(models, key=lambda one: (-one.weight, bool(one.note), -one.likelihood))
 
 
 def summary_of(model: Any) -> str:
     """Return what a `NodeClassifier` has chosen, why, and how sure that is."""
-    metric, scores = METRICS[model.metric].label, model.scores_
-    rows = {one.name: one for one in model.candidates_}
-    members = sorted((one for one in rows.values() if one.weight), key=_order)
+    base, rows = model.baseline_name, {one.name: one for one in model.candidates_}
+    valid = compared(model.scores_["valid"], model.baselines_["valid"], base)
+    scored = f"Validation {METRICS[model.metric].label}: {valid}"
+    models = _ranked(model.candidates_)
+    members = [one for one in models if one.weight]
     if not members:
         rule = f", epoch {model.selected_epoch_}" if model.selected_epoch_ else ""
         name = "-".join(dict.fromkeys([model.method_name, model.backbone_name]))
-        return f"The model is {name}{rule}. Validation {metric}: {_percent(scores['valid'])}."
+        return f"The model is {name}{rule}. {scored}."
     named = listed((f"{one.name} ({one.weight:.2f})" for one in members), NUM_NAMED)
-    compared = sum(not one.note for one in rows.values())
-    chosen = f"The model averages {len(members)} of {compared} models: {named}."
+    count = sum(not one.note for one in models)
+    chosen = f"The model averages {len(members)} of {count} models: {named}."
     if AVERAGE not in rows:
-        return f"{chosen} They were trained again, with the weights of the earlier choice."
-    mean, largest = rows[AVERAGE], rows[LARGEST_CLASS]
-    best = max((one for one in rows.values() if not one.note), key=lambda one: one.likelihood)
-    each = [(mean.validation, mean.held_out), (best.validation, best.held_out)]
-    each.append((largest.validation, largest.held_out))
+        return f"{chosen} They were trained again with the weights of before. {scored}."
+    mean, best = rows[AVERAGE], models[0]
+    text = f"{chosen} {scored}; the best single model has {percent(best.validation)}."
     if not mean.shifts:
-        average, single, constant = (_percent(validation) for validation, _ in each)
-        return (
-            f"{chosen} On the validation nodes they have {metric} {average}, the best single model "
-            f"{single}, and always the largest class {constant}. There are too few labels to hold "
-            "out parts, so nothing is known about a shift."
-        )
-    average, single, constant = (f"{_percent(a)} and {_percent(b)}" for a, b in each)
+        return f"{text} Too few labels to hold out parts: nothing is known about a shift."
     parts = listed(
-        f"{_percent(score)} {part.replace('without ', 'on ')}"
-        for part, score in mean.shifts.items()
+        f"{percent(score)} {part.replace('without ', 'on ')}" for part, score in mean.shifts.items()
     )
+    held_out = compared(mean.held_out, rows[LARGEST_CLASS].held_out, base)
     return (
-        f"{chosen} On the validation nodes and on held-out parts of the training data they have "
-        f"{metric} {average}, the best single model {single}, and always the largest class "
-        f"{constant}. The parts have {parts}: expect such differences on new data."
+        f"{text} On held-out parts of the training data: {held_out}; the best single model has "
+        f"{percent(best.held_out)}. The parts have {parts}: expect such differences on new data."
     )
-
-
-def _percent(score: float) -> str:
-    return f"{100 * score:.1f} %"

@@ -49,11 +49,13 @@ class ModelFile:
     model: dict[str, Any]  # the trained model apart from its tensors
     settings: dict[str, Any]
     scores: dict[str, float]
+    baselines: dict[str, float]
     history: dict[str, list[float]]
     selected_epoch: int
     environments_seen: list[str] | None
     findings: Findings | None
     encoding: Encoding | None
+    left_out: list[int]
     versions: dict[str, str]  # versions of canet, Python and torch
     data: dict[str, int | str]
     diagnosis: str | None = None

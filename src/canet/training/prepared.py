@@ -197,11 +197,13 @@ def _groups(of: ref[ShiftTask], hidden: bool) -> Tensor:
     return torch.where(task.in_distribution, number, number.max() + 1)
 
 
-_cache: dict[tuple[int, bool], tuple[list[Any], PreparedGraph]] = {}
-"""(id of the user's object, `undirected`) → version and graph. PyG objects are not hashable."""
+_cache: dict[tuple[int, bool, str], tuple[list[Any], PreparedGraph]] = {}
+"""(id of the user's graph, which is not hashable, `undirected`, `without`) → version and graph."""
 
 
-def prepare_graph(data: Any, batch: Any = None, undirected: bool = False) -> PreparedGraph:
+def prepare_graph(
+    data: Any, batch: Any = None, undirected: bool = False, without: Sequence[object] = ()
+) -> PreparedGraph:
     """Check a graph and cache the result; arguments as for `read_user_graph`.
 
     A graph of tensors is checked again only if a tensor was replaced or changed in place. Changes
@@ -210,13 +212,13 @@ def prepare_graph(data: Any, batch: Any = None, undirected: bool = False) -> Pre
     """
     version = None if batch is not None or not is_graph(data) else _version(data)
     if version is None:
-        return PreparedGraph(read_user_graph(data, batch, undirected))
-    key = id(data), undirected
+        return PreparedGraph(read_user_graph(data, batch, undirected, without))
+    key = id(data), undirected, ",".join(map(str, without))
     cached_version, prepared = _cache.get(key, ([], None))
     if prepared is None or not _same(cached_version, version):
         if prepared is None:
             finalize(data, _cache.pop, key, None).atexit = False
-        prepared = PreparedGraph(read_user_graph(data, None, undirected))
+        prepared = PreparedGraph(read_user_graph(data, None, undirected, without))
         _cache[key] = version, prepared
     return prepared
 

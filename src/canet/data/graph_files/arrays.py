@@ -83,17 +83,13 @@ class ArrayGraph:
 
     Args:
         path: A `.npz` or `.pt` file.
-        requested: Names of arrays that differ from the default names; all columns are used.
+        requested: Names of arrays that differ from the default names, and columns to leave out.
     """
 
     def __init__(self, path: Path, requested: ReadOptions) -> None:
         self.path, self.has_dates = path, False
         self.arrays = open_arrays(path)
-        if requested.without:
-            raise InputError(
-                f"'{path}' contains a feature matrix without column names: remove the columns "
-                f"{listed(requested.without)} from x, or pass a folder with nodes.csv"
-            )
+        self.without = requested.without
         self.roles = array_roles(requested.roles, self.arrays, path)
         check_present(["edge_index"], self.arrays, path, "array")
         if not set(SPARSE) <= set(self.arrays):
@@ -222,11 +218,13 @@ def read_arrays(path: Path, requested: ReadOptions, encoding: Encoding | None) -
             "edges.csv that has these columns"
         )
     try:
-        x = check_features(arrays.features())
+        x = check_features(arrays.features(), arrays.without)
     except InputError as error:
         raise InputError(f"'{path}': {error}") from error
     data = arrays.graph(x.shape[0], raise_error)
     data.x = x
+    if arrays.without:
+        data.left_out = arrays.without
     if own is not None:
         data.encoding = own
     for line in arrays.ignored():

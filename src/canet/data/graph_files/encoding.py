@@ -97,13 +97,14 @@ class ReadOptions:
         *,
         source_column: str | None = None,
         target_column: str | None = None,
-        without: Iterable[str] = (),
+        without: str | int | Iterable[str | int] = (),
         fill: Fill = "mean",
         **roles: str | None,
     ) -> ReadOptions:
         """Return the options for arguments of `read_graph`; `without` may be a single name."""
-        names = (without,) if isinstance(without, str) else tuple(without)
-        return cls(Roles(**roles, source=source_column, target=target_column), names, fill)
+        names = [without] if isinstance(without, str | int) else without
+        columns = Roles(**roles, source=source_column, target=target_column)
+        return cls(columns, tuple(map(str, names)), fill)
 
 
 @dataclass(frozen=True)

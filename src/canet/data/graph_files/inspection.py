@@ -11,7 +11,7 @@ import torch
 from scipy.sparse.csgraph import connected_components
 from sklearn.utils.sparsefuncs import min_max_axis
 
-from canet.data.checks import MIN_RECIPROCITY, check_features
+from canet.data.checks import MIN_RECIPROCITY, check_columns, check_features
 from canet.data.graph_data import MASKS, GraphData
 from canet.data.graph_files.arrays import ArrayGraph
 from canet.data.graph_files.encoding import Encoding, ReadOptions, Roles
@@ -171,7 +171,7 @@ def _inspect_x(
         raise InputError(f"'{path}' has no nodes: x must have the shape [nodes, features]")
     kind = str(stored.dtype).removeprefix("torch.")
     try:
-        x = check_features(stored)
+        x = check_features(stored, arrays.without)
     except InputError as error:
         problems.append(f"'{path}': {error}")
         return nodes, None, [ColumnReport("x", "feature", kind, 0, "")]
@@ -182,6 +182,7 @@ def _inspect_x(
         (f"values beyond {MAX_UNSCALED:g} (standardise them)", np.fmax(-low, high) > MAX_UNSCALED),
         ("the same value for all nodes", low == high),
     ):
+        affected[check_columns(arrays.without, x.shape[1])] = False
         if affected.any():
             columns = listed(np.flatnonzero(affected).tolist())
             problems.append(f"'{path}': x has {problem} in these columns: {columns}")

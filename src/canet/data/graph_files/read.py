@@ -47,7 +47,7 @@ def read_graph(
     weight: str | None = None,
     source_column: str | None = None,
     target_column: str | None = None,
-    without: Iterable[str] = (),
+    without: str | int | Iterable[str | int] = (),
     fill: Fill = "mean",
     encoding: Encoding | None = None,
 ) -> Data:
@@ -75,7 +75,7 @@ def read_graph(
             Default: `weight`.
         source_column, target_column: Columns of the edges with the ids of the two nodes. Default:
             `source` and `target`, `src` and `dst`, or `from` and `to`.
-        without: Columns that are not used.
+        without: Columns that are not used. Those of arrays are numbers, and become 0.
         fill: The number for empty cells of a number column: its `mean`, `median` or
             `most_frequent` value. Another feature marks these cells.
         encoding: Encoding of a training graph, to compute the same features. Columns that had a
