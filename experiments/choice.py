@@ -172,12 +172,12 @@ def tables(cases: Sequence[Mapping[str, Any]]) -> str:
         f"real, to confirm ({len(confirmed)})": confirmed,
         f"made ({len(made)})": made,
     }
-    parts = [_table(["transfers", *COLUMNS], [_means(*row) for row in rows.items() if row[1]])]
+    parts = [table_text(["transfers", *COLUMNS], [_means(*row) for row in rows.items() if row[1]])]
     for halves in (real, made):
         groups = dict.fromkeys(map(group, halves))
         by_group = {name: {t: s for t, s in halves.items() if group(t) == name} for name in groups}
         lines = [_means(f"{name} ({len(own)})", own) for name, own in by_group.items()]
-        parts.append(_table(["task", *COLUMNS], lines))
+        parts.append(table_text(["task", *COLUMNS], lines))
     parts.append(_comparison(real))
     return "\n\n".join(parts)
 
@@ -199,7 +199,7 @@ def _comparison(scores: Scores) -> str:
         lost = [f"{100 * mean(one < -limit for one in lead.values()):.0f} %" for limit in (1, 3)]
         rows.append([name, f"{mean(lead.values()):+.1f}", f"{low:+.1f} to {high:+.1f}", *lost])
     heads = ["`auto` against", "mean", "95 % interval", "more than 1 below", "more than 3 below"]
-    return _table(heads, rows)
+    return table_text(heads, rows)
 
 
 def _interval(lead: Mapping[Transfer, float]) -> tuple[float, float]:
@@ -214,7 +214,8 @@ def _interval(lead: Mapping[Transfer, float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table_text(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
     lines = [heads, ["---", *["--:"] * (len(heads) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

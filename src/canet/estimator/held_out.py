@@ -23,8 +23,9 @@ def held_out_score(model: NodeClassifier, data: GraphLike | None) -> float | Non
     if data is None:
         raise InputError("held_out needs the training graph: pass data (--training)")
     seed = model.random_state if isinstance(model.random_state, int) else 0
-    columns = dict.fromkeys(("train", "valid", "environment", "time", "sample_weight", "batch"))
-    prepared, user = training_data(model, model.open_graph(data), columns, seed)
+    names = ("train", "valid", "environment", "time", "sample_weight", "batch")
+    columns = {**dict.fromkeys(names), "without": model.left_out_}
+    prepared, user, _ = training_data(model, model.open_graph(data), columns, seed)
     task = user.task
     if describe_data(task)["digest"] != model.data_["digest"]:
         raise InputError(
