@@ -134,7 +134,8 @@ def expected_score(
         new_y: Class indices $[n]$, -1 without a label; only used for `actual` and `renamed`.
         held_out: Score on held-out parts of the training data; NaN: unknown.
         metric: Name of a metric.
-        rarer: The rarer of two classes in training, for average precision; None: the second class.
+        rarer: The rarer of two classes in training, for average precision and `share`; None:
+            the second class.
     """
     valid, new = (_array(part).astype(float) for part in (valid_logits, new_logits))
     y = _array(valid_y)
@@ -152,6 +153,7 @@ def expected_score(
     low, centre, high = ERRORS[KINDS[metric], is_known]
     estimate = (confidence + held_out) / 2 if is_known else confidence
     value = float(np.clip(estimate + centre, 0, validation))
+    positive = 1 if rarer is None else rarer
     answer = np.zeros_like(valid)
     answer[:, np.bincount(y).argmax()] = 1
     return ExpectedScore(
@@ -163,7 +165,7 @@ def expected_score(
         held_out=held_out,
         confidence=confidence,
         baseline=float(scorer.pseudo_values(answer, y).mean()),
-        share=float(probabilities[:, scorer.positive].mean()) if valid.shape[1] == 2 else math.nan,
+        share=float(probabilities[:, positive].mean()) if valid.shape[1] == 2 else math.nan,
         nodes=len(new),
         actual=score(scorer, new[known], labels[known]),
         renamed=find_renamed_classes(new.argmax(axis=1)[known], labels[known], new.shape[1]),
