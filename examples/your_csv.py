@@ -87,18 +87,13 @@ def main() -> None:
         )
 
     diagnosis = canet.diagnose(model, data, new_data)
-    expected = diagnosis.expected.score
-    print(f"expected accuracy: {expected.value:.1%} ({expected.low:.1%} to {expected.high:.1%})")
-    without = diagnosis.shift.score_without_shifted
-    if without is not None:
-        print(f"if shifted columns carried no information: {without.value:.1%}")
-    if diagnosis.expected.actual is not None:
-        print(f"true accuracy, according to the labels: {diagnosis.expected.actual.value:.1%}")
+    print(diagnosis.headline)
+    print(diagnosis.expectation)
     shifted = [column.name for column in diagnosis.shift.shifted_columns]
     print("shifted since training:", ", ".join(shifted) or "none")
-    print("predictions that change if a column gets the values of other nodes:")
-    for effect in diagnosis.reliance["training"].features:
-        print(f"  {effect.name}: {effect.flip_rate.value:.1%}")
+    print("accuracy that is lost if a column gets the values of other nodes:")
+    for effect in diagnosis.reliance.features:
+        print(f"  {effect.name}: {effect.size.value:.1%}")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ import numpy as np
 from canet.data import DATASETS, GENERATORS, load_task
 from canet.data.task import ShiftTask
 from canet.models import Auto, Average, Fitted, Options
-from canet.models.auto import AutoSettings, average_of
+from canet.models.auto import AutoSettings, Tried, average_of
 from canet.models.parts import Parts
 from canet.models.portfolio import OWN, PRESETS, Recipe
 from canet.report.score import to_percent
@@ -92,20 +92,34 @@ def cases(draws: Iterable[int] = DRAWS) -> Iterator[Case]:
                 yield from (Case(task, protocol, "shared", draw) for protocol in protocols)
 
 
-def examine(case: Case, device: str) -> dict[str, Any]:
-    """Train all models on one case; return the scores under shift, also of their averages."""
-    begin = time.monotonic()
+class Trained(NamedTuple):
+    """All models of `auto` on one case, and their average."""
+
+    task: ShiftTask
+    auto: Auto
+    parts: Parts
+    tried: list[Tried]
+    average: Average
+
+
+def train(case: Case, device: str) -> Trained:
+    """Train all models on one case."""
     task = load_task(
         case.task, data_seed=case.draw, protocol=case.protocol, generator=case.generator
     )
     settings = override(AutoSettings(), DATASETS[case.task].shared_settings)
-    auto = Auto(settings, Options(device))
-    parts = Parts(task)
+    auto, parts = Auto(settings, Options(device)), Parts(task)
     tried = list(auto.try_all(parts, case.draw))
-    average = average_of(parts, tried)
+    return Trained(task, auto, parts, tried, average_of(parts, tried))
+
+
+def examine(case: Case, device: str) -> dict[str, Any]:
+    """Train all models on one case; return the scores under shift, also of their averages."""
+    begin = time.monotonic()
+    task, auto, _, tried, average = train(case, device)
     models = {one.name: one.model for one in tried if one.model is not None}
     six = [models[recipe.name] for recipe in PRESETS["fast"]]
-    models[TREES.name] = TREES.learner(settings, Options(device)).fit(task, case.draw)
+    models[TREES.name] = TREES.learner(auto.settings, Options(device)).fit(task, case.draw)
     models |= {SIX: Average(six, [1 / len(six)] * len(six)), AUTO: average}
     return {
         **case._asdict(),

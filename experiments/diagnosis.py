@@ -2,9 +2,9 @@
 
     python -m experiments.diagnosis FILE [--part I/N] [--device cuda]
 
-trains models on each real training set of `experiments.choice`, diagnoses them on each of its
-shifted test sets as a user would, and adds a JSON object for each to FILE, as JSON lines; cases
-that are already in FILE are skipped.
+trains the models of `auto` on each real training set of `experiments.choice`, estimates their
+scores on each of its shifted test sets without labels, and adds a JSON object for each to FILE, as
+JSON lines; training sets that are already in FILE are skipped.
 `python -m experiments.diagnosis FILE --table` prints the tables of the page, and the constants
 `ERRORS` of `canet.diagnosis.sections.expected`.
 """
@@ -15,122 +15,125 @@ import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch_geometric.data import Data
-from torch_geometric.utils import subgraph
 
-from canet.data import load_task
-from canet.data.metrics import METRICS
-from canet.data.task import ShiftTask
-from canet.diagnosis import diagnose
+from canet.data.metrics import METRICS, Metric, rarer_class
 from canet.diagnosis.advice import LARGE_LOSS
 from canet.diagnosis.estimate import auc
-from canet.diagnosis.sections.expected import KINDS, MIN_LEAD, MIN_LOSS
-from canet.estimator import NodeClassifier
-from canet.estimator.held_out import held_out_score
-from canet.util.sparse import select_rows
-from experiments.choice import CITATION, cases, group, table_text
+from canet.diagnosis.sections.expected import (
+    KINDS,
+    MAX_LOSS,
+    MIN_LEAD,
+    Source,
+    expected_score,
+)
+from canet.diagnosis.sections.shift import class_shares
+from canet.models import Fitted
+from canet.models.parts import VALID, Logits
+from experiments.choice import AUTO, CITATION, Case, cases, group, table_text, train
 
-NETWORKS = ("erm", "canet")
-OF_SHARES = {2: "average_precision"}
-"""Number of classes → a metric that depends on their shares; more classes: macro F1."""
+NETWORKS = ("erm-gcn", "canet-gcn dropout=0.2 interventions=inferred", "erm-sage norm=layer")
+TRAINING = "training"
+SOURCES: tuple[Source, ...] = ("auto", "held_out", "confidence")
 LIMITS = (0.03, 0.97)
 """Quantiles of the errors of other tasks between which 9 of 10 errors of a task are."""
 Row = Mapping[str, Any]
-Errors = dict[tuple[str, bool], tuple[float, float, float]]
+Errors = dict[tuple[str, Source], tuple[float, float, float]]
+Arrays = Mapping[str, np.ndarray]
+"""Part (`valid`, a held-out part, or `ood/` and a test set) → logits $[n, C]$ or labels $[n]$."""
 
 
-class Job(NamedTuple):
-    """A training set, and a model that is trained on it."""
-
-    task: str
-    protocol: str
-    method: str
-    shares: bool = False  # whether its metric depends on the shares of the classes
-
-
-def jobs() -> Iterator[Job]:
-    """All jobs."""
-    for case in cases([0]):
-        if case.task not in CITATION:
-            for method in ("auto", *NETWORKS):
-                yield Job(case.task, case.protocol, method)
-            if not (case.task == "twitch" and case.protocol.startswith("without")):  # they are slow
-                yield Job(case.task, case.protocol, "auto", True)
-
-
-def examine(job: Job, device: str) -> Iterator[dict[str, Any]]:
-    """Diagnose one model on each shifted test set, as a user without labels."""
-    task = load_task(job.task, protocol=job.protocol)
-    metric = OF_SHARES.get(task.num_classes, "macro_f1") if job.shares else task.metric
-    model = NodeClassifier(job.method, metric=metric, device=device, random_state=0, verbose=0)
-    data, new = (graph_of(task, mask) for mask in (task.in_distribution, ~task.in_distribution))
-    model.fit(data)
-    number, held_out = (~task.in_distribution).cumsum(0) - 1, held_out_score(model, data)
-    scorer = METRICS[metric].of_class(model.calibration_.positive)
-    for name, nodes in task.test_ood.items():
-        rows = number[nodes]
-        found = diagnose(model, data, new, nodes=rows, repeats=3, held_out=held_out or False)
-        assert found.expected is not None
-        logits = torch.from_numpy(model.predict_proba(new, nodes=rows, calibrated=False)).log()
-        yield {
-            **job._asdict(),
-            "metric": metric,
-            "test": name,
-            "nodes": found.expected.nodes,
-            "validation": round(found.expected.validation, 5),
-            "held_out": round(found.expected.held_out, 5),
-            "confidence": round(found.expected.confidence, 5),
-            "actual": round(float(scorer(logits, task.data.y[nodes])), 5),
-            "columns": any(one.is_at_risk for one in found.risks),
-            "classes": bool(found.shift and found.shift.changed_classes),
-            "baseline": found.expected.baseline,
-        }
+def examine(case: Case, device: str) -> Iterator[dict[str, Any]]:
+    """Train on one training set, and estimate the scores on each shifted test set."""
+    task, _, parts, tried, average = train(case, device)
+    y = {part: own.data.y[parts.nodes(part)].numpy() for part, own in parts.tasks.items()}
+    y |= {f"ood/{name}": task.data.y[nodes].numpy() for name, nodes in task.test_ood.items()}
+    y[TRAINING] = task.data.y[task.train].numpy()
+    named = {one.name: one for one in tried if one.model is not None}
+    weights = {one.name: one.weight for one in average.candidates if one.weight}
+    members = [named[name].logits for name in weights]
+    mean_logits = {part: average.mean([own[part] for own in members]) for part in parts.tasks}
+    models: dict[str, tuple[Fitted | None, Logits]] = {AUTO: (average, mean_logits)}
+    models |= {name: (named[name].model, named[name].logits) for name in NETWORKS if name in named}
+    for name, (model, of_parts) in models.items():
+        assert model is not None
+        shifted = {k: v for k, v in model.logits(task).items() if k.startswith("ood/")}
+        logits = {part: v.double().numpy() for part, v in {**of_parts, **shifted}.items()}
+        for row in rows_of(logits, y, task.metric):
+            yield {"task": case.task, "protocol": case.protocol, "model": name, **row}
 
 
-def graph_of(task: ShiftTask, mask: Tensor) -> Data:
-    """The subgraph of the nodes in a mask $[N]$, with the splits of training and without labels of
-    shifted nodes."""
-    nodes = mask.nonzero().squeeze(1)
-    edges, _ = subgraph(mask, task.data.edge_index, relabel_nodes=True)
-    y = torch.full((task.num_nodes,), -1)
-    data = Data(x=select_rows(task.data.x, nodes), edge_index=edges)
-    for name, own in (("train_mask", task.train), ("val_mask", task.valid)):
-        chosen = torch.zeros(task.num_nodes, dtype=torch.bool)
-        chosen[own] = True
-        data[name] = chosen[nodes]
-        y[own] = task.data.y[own]
-    data.y = y[nodes]
-    for name in ("batch", "environment", "time"):
-        if (column := task.data.get(name)) is not None:
-            data[name] = column[nodes]
-    return data
+def rows_of(logits: Arrays, y: Arrays, metric: str) -> Iterator[dict[str, Any]]:
+    """Estimated and true scores of a model on each test set.
+
+    They are for the metric of the task and for one that depends on the shares of the classes:
+    average precision for two classes, else macro F1.
+    """
+    classes = logits[VALID].shape[1]
+    counts = np.bincount(y[TRAINING], minlength=classes)
+    rarer = rarer_class(counts) if classes == 2 else None
+    held_out = [part for part in logits if part != VALID and not part.startswith("ood/")]
+    for name in (metric, "average_precision" if classes == 2 else "macro_f1"):
+        scorer = METRICS[name].of_class(rarer)
+        score = mean(_score(scorer, logits[part], y[part]) for part in held_out)
+        for part in (part for part in logits if part.startswith("ood/")):
+            about = (logits[VALID], y[VALID], logits[part])
+            found = expected_score(*about, held_out=score, metric=name, rarer=rarer)
+            predicted = [
+                np.bincount(logits[p].argmax(axis=1), minlength=classes) for p in (VALID, part)
+            ]
+            shares = class_shares(range(classes), [counts, *predicted, np.full(1, np.nan)])
+            yield {
+                "test": part.removeprefix("ood/"),
+                "metric": name,
+                "nodes": len(y[part]),
+                "validation": round(found.validation, 5),
+                "held_out": round(score, 5),
+                "confidence": round(found.confidence, 5),
+                "baseline": round(found.baseline, 5),
+                "actual": round(_score(scorer, logits[part], y[part]), 5),
+                "class_changed": any(one.has_vanished or one.has_doubled for one in shares),
+            }
+
+
+def _score(metric: Metric, logits: np.ndarray, y: np.ndarray) -> float:
+    return float(metric(torch.from_numpy(logits), torch.from_numpy(y)))
 
 
 def errors_of(rows: Sequence[Row]) -> Errors:
-    """The constants `ERRORS` of the package from some transfers; each task counts the same."""
-    found = {}
-    for kind in dict.fromkeys(KINDS.values()):
-        own = [row for row in rows if KINDS[row["metric"]] == kind]
-        tasks = [task_of(row) for row in own]
-        weight = np.array([1 / tasks.count(task) for task in tasks])
-        for known in (True, False):
-            lost = np.array([row["actual"] - estimate(row, known) for row in own])
-            order = np.argsort(lost)
+    """The constants `ERRORS` of the package from some transfers.
+
+    A task counts as the square root of the number of its transfers: it is neither one case nor as
+    many as its transfers.
+    """
+    found: Errors = {}
+    for kind in dict.fromkeys(KINDS[row["metric"]] for row in rows):
+        for source in SOURCES:
+            own = [row for row in rows if KINDS[row["metric"]] == kind and uses(row, source)]
+            tasks = [task_of(row) for row in own]
+            weight = np.array([tasks.count(task) ** -0.5 for task in tasks])
+            error = np.array([row["actual"] - estimate(row, source) for row in own])
+            order = np.argsort(error)
             share = (np.cumsum(weight[order]) - weight[order] / 2) / weight.sum()
-            low, high = np.interp(LIMITS, share, lost[order])
-            centre = np.average(lost, weights=weight)
-            found[kind, known] = (round(low, 3), round(centre, 3), round(high, 3))
+            low, high = np.interp(LIMITS, share, error[order]).tolist()
+            centre = np.average(error, weights=weight)
+            found[kind, source] = (round(low, 3), round(float(centre), 3), round(high, 3))
     return found
 
 
-def estimate(row: Row, known: bool) -> float:
-    """The estimate before any correction, with or without the score on held-out parts."""
-    return (row["confidence"] + row["held_out"]) / 2 if known else row["confidence"]
+def uses(row: Row, source: Source) -> bool:
+    """Whether the errors of a model are those of an estimate from a source."""
+    return (row["model"] == AUTO) == (source == "auto")
+
+
+def estimate(row: Row, source: Source) -> float:
+    """The estimate before any correction."""
+    both = (row["confidence"] + row["held_out"]) / 2
+    return float(row["confidence"] if source == "confidence" else both)
 
 
 def task_of(row: Row) -> str:
@@ -142,7 +145,6 @@ class Judged(NamedTuple):
     """What a diagnosis said about a transfer, with the errors of other tasks, and the truth."""
 
     task: str
-    method: str
     value: float
     low: float
     high: float
@@ -155,20 +157,23 @@ class Judged(NamedTuple):
         return self.actual < self.validation - LARGE_LOSS
 
 
-def judged(rows: Sequence[Row], known: bool = True) -> list[Judged]:
+def judged(rows: Sequence[Row], source: Source) -> list[Judged]:
     """Judge each transfer with the errors of the transfers of all other tasks."""
-    tasks = dict.fromkeys(map(task_of, rows))
+    own = [row for row in rows if uses(row, source)]
+    tasks = dict.fromkeys(map(task_of, own))
     others = {task: errors_of([row for row in rows if task_of(row) != task]) for task in tasks}
     found = []
-    for row in rows:
-        low, centre, high = others[task_of(row)][KINDS[row["metric"]], known]
-        value = float(np.clip(estimate(row, known) + centre, 0, row["validation"]))
-        limits = np.clip(estimate(row, known) + np.array([low, high]), 0, 1)
-        lost, lead = row["validation"] - value, value - row["baseline"]
-        uses = lost < MIN_LOSS and lead >= MIN_LEAD and not (row["columns"] or row["classes"])
-        scores = value, min(limits[0], value), max(limits[1], value)
-        truth = row["validation"], row["actual"]
-        found.append(Judged(task_of(row), row["method"], *scores, *truth, uses))
+    for row in own:
+        low, centre, high = others[task_of(row)][KINDS[row["metric"]], source]
+        first = estimate(row, source)
+        value = float(np.clip(first + centre, 0, row["validation"]))
+        low, high = np.clip(first + low, 0, value), np.clip(first + high, value, 1)
+        is_used = (
+            row["validation"] - value <= MAX_LOSS[source] and KINDS[row["metric"]] == "accuracy"
+        )
+        is_used = is_used and value >= row["baseline"] + MIN_LEAD
+        scores = value, float(low), float(high), row["validation"], row["actual"]
+        found.append(Judged(task_of(row), *scores, is_used and not row["class_changed"]))
     return found
 
 
@@ -177,12 +182,10 @@ def tables(rows: Sequence[Row]) -> str:
     plain = [row for row in rows if KINDS[row["metric"]] == "accuracy"]
     shares = [row for row in rows if KINDS[row["metric"]] != "accuracy"]
     kinds = {
-        "`auto`": [one for one in judged(plain) if one.method == "auto"],
-        "networks": [one for one in judged(plain) if one.method != "auto"],
-        "networks, no held-out parts": [
-            one for one in judged(plain, False) if one.method != "auto"
-        ],
-        "`auto`, average precision and F1": judged(shares),
+        "`auto`": judged(plain, "auto"),
+        "networks": judged(plain, "held_out"),
+        "networks, confidence alone": judged(plain, "confidence"),
+        "`auto`, average precision and F1": judged(shares, "auto"),
     }
     heads = [
         "",
@@ -241,10 +244,11 @@ def main() -> None:
         print(tables(rows), errors_of(rows), sep="\n\n")
         return
     part, count = map(int, options.part.split("/"))
-    done = {(row["task"], row["protocol"], row["method"], row["shares"]) for row in rows}
-    for job in list(jobs())[part - 1 :: count]:
-        if job not in done:
-            found = list(examine(job, options.device))
+    done = {(row["task"], row["protocol"]) for row in rows}
+    real = [case for case in cases([0]) if case.task not in CITATION]
+    for case in real[part - 1 :: count]:
+        if (case.task, case.protocol) not in done:
+            found = list(examine(case, options.device))
             with options.file.open("a") as out:
                 out.writelines(json.dumps(row) + "\n" for row in found)
 

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from canet.data.graph import read_user_graph
-from canet.diagnosis.blocks import feature_blocks
 from canet.diagnosis.context import Context
 from canet.diagnosis.graph import read_graph
 from canet.estimator.reference import Reference, id_checksums
@@ -23,6 +22,7 @@ from canet.models.base import State
 from canet.models.reader import Reader
 from canet.nn.calibration import Calibration
 from canet.nn.model import Prediction
+from canet.store.result import Candidate
 from canet.training.prepared import PreparedGraph
 
 Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -76,6 +76,7 @@ class Planted:
     method: str = "planted"
     backbone_name: str = "rule"
     metric: str = "accuracy"
+    candidates_: list[Candidate] = field(default_factory=list)
     scores_: dict[str, float] = field(default_factory=lambda: {"train": 1.0, "valid": 0.9})
     prepared: int = 0
 
@@ -156,7 +157,7 @@ def make_context(model: Planted, new: Data | None = None, **known: Any) -> Conte
     """The input of a section: a model and a new graph."""
     graphs = {} if new is None else {"new": read_graph(model, new)}
     names = list("abcdefghij"[: model.n_features_in_])
-    return Context(model, graphs, known.pop("blocks", feature_blocks(model)), names, **known)
+    return Context(model, graphs, names, **known)
 
 
 def labelled(n: int, seed: int = 0, classes: int = 4) -> tuple[np.ndarray, np.ndarray]:

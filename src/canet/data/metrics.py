@@ -102,7 +102,8 @@ def average_precision(margin: Tensor, positive: Tensor) -> Tensor:
     high.
     """
     ordered, order = margin.double().sort()
-    first = torch.searchsorted(ordered, ordered)  # the first node with the same score
+    # The first node with the same score; a NaN is above all scores.
+    first = torch.searchsorted(ordered, ordered).clamp(max=ordered.numel() - 1)
     hits = positive[order].double()
     from_here = hits.flip(0).cumsum(0).flip(0)
     precision = from_here[first] / (positive.numel() - first)

@@ -10,17 +10,18 @@ from canet.data.metrics import METRICS
 from canet.diagnosis.context import ModelSummary
 from canet.diagnosis.risk import Risk
 from canet.diagnosis.sections.concept import Concept
-from canet.diagnosis.sections.expected import MIN_LOSS, ExpectedScore
+from canet.diagnosis.sections.expected import ExpectedScore
 from canet.diagnosis.sections.reliance import Reliance
 from canet.diagnosis.sections.shift import Shift
 from canet.util.rendering import percent
 
 LARGE_LOSS = 0.1  # of the score, after which a model should not be used as it is
+MIN_LOSS = 0.05  # of the score, that is worth a sentence
 NUM_LABELS = 50
 MAX_NAMED = 3
 MEASURE = (
-    f"Label {NUM_LABELS} nodes, a random sample of the new graph, and measure the score: "
-    "canet predict MODEL GRAPH --score."
+    f"Label {NUM_LABELS} nodes, a random sample of the new graph: with these labels, canet predict "
+    "prints the score, and this diagnosis uses it."
 )
 USE = "Use the model"
 CHECK = "Measure before you use the model"
@@ -97,16 +98,14 @@ def _about_score(model: ModelSummary, expected: ExpectedScore) -> Iterator[Findi
             STOP if lost >= LARGE_LOSS else CHECK,
         )
     if actual is None and expected.warns:
-        gap = expected.validation - expected.held_out
-        drop = expected.validation - expected.confidence
         signs = []
-        if gap >= MIN_LOSS:
-            signs.append(
-                f"this model lost {percent(gap)} points on held-out parts of its own training data"
-            )
-        if drop >= MIN_LOSS or not signs:
-            signs.append("the model is less sure of its predictions than on validation nodes")
-        yield Finding(f"It will probably lose score: {' and '.join(signs)}.", MEASURE, CHECK)
+        if (gap := expected.validation - expected.held_out) >= MIN_LOSS:
+            signs.append(f"lost {percent(gap)} points on held-out parts of its own training data")
+        if expected.validation - expected.confidence >= MIN_LOSS:
+            signs.append("is less sure of its predictions than on validation nodes")
+        why = f": this model {' and '.join(signs)}" if signs else ""
+        most = percent(expected.validation - expected.low)
+        yield Finding(f"It may lose up to {most} points{why}.", MEASURE, CHECK)
 
 
 def _about_input(found: Found, shift: Shift, renamed: bool) -> Iterator[Finding]:

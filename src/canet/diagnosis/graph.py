@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
@@ -24,11 +24,12 @@ from canet.diagnosis.estimate import Estimate, score
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
 from canet.estimator.reference import Reference, id_checksums
-from canet.models import Average, Fitted, FittedNetwork
+from canet.models import Average, Fitted, FittedLinear, FittedNetwork, FittedTrees
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.training.prepared import PreparedGraph
 from canet.util.sparse import components, from_scipy, to_scipy
 
+MAX_DENSE = 64  # columns of a matrix that is not kept sparse
 MIN_PAIRS = 10_000  # of nodes, whose order is compared
 Matrix: TypeAlias = Any
 """Features $[n, D]$: a numpy array, or a scipy CSR matrix if the features are sparse."""
@@ -40,35 +41,57 @@ def seed_of(model: NodeClassifier) -> int:
 
 
 class Member(NamedTuple):
-    """A model whose input may be changed, perhaps after its first, linear layer."""
+    """A model whose input may be changed, perhaps after its first, linear map."""
 
     model: Fitted  # reads `input` instead of features
     prepared: Features  # features $[N, D]$ after the preparation by the model
-    first_map: np.ndarray | None  # weights of the first layer $[D, H]$; None: there is none
-    input: Matrix  # output of the first layer $[N, H]$ without its bias, or the features
+    first_map: np.ndarray | None  # weights of the first map $[D, H]$; None: there is none
+    input: Matrix  # output of the first map $[N, H]$ without its bias, or the features
 
     @classmethod
     def of(cls, model: Fitted, graph: PreparedGraph) -> Member:
-        """Split a network after its first layer; any other model reads changed features."""
-        if not isinstance(model, FittedNetwork):
-            x = graph.user_graph.x
-            return cls(model, x, None, as_matrix(x))
-        method = model.method
-        prepared = graph.features(method.settings.scaling)
-        first_map = method.model.phi_in.weight.detach().cpu().numpy().T
-        mapped = map_columns(prepared, first_map, slice(None))
-        return cls(after_first_map(model), prepared, first_map, mapped)
+        """Split a network after its first layer, and trees after their projection."""
+        if isinstance(model, FittedNetwork):
+            own = graph.features(model.method.settings.scaling)
+            first_map = model.method.model.phi_in.weight.detach().cpu().numpy().T
+            mapped = map_columns(own, first_map, slice(None))
+            return cls(after_first_map(model), own, first_map, mapped)
+        x = graph.user_graph.x
+        if isinstance(model, FittedTrees) and model.components is not None:
+            first_map = model.components.numpy().T
+            mapped = map_columns(x, first_map, slice(None))
+            return cls(model.after_projection(), x, first_map, mapped)
+        return cls(model, x, None, as_matrix(x))
 
-    def replacing(self, columns: np.ndarray) -> Callable[[np.ndarray], Matrix]:
-        """Return the function: donors $[N]$ → input with these columns of the donors."""
+    def replacing(
+        self, columns: np.ndarray, graph: PreparedGraph, rows: Tensor
+    ) -> Callable[[np.ndarray], Tensor]:
+        """Return the function: donors $[N]$ → logits with these columns of the donors.
+
+        The logits of a linear model are a sum over columns, so only changed ones are computed.
+        """
+        if isinstance(self.model, FittedLinear):
+            part, x = self.model.part(columns), dense_if_narrow(self.input[:, columns])
+
+            def share(values: Matrix) -> Tensor:
+                return part.read(graph.with_features(as_tensor(values)), rows).logits
+
+            others = self.model.read(graph, rows).logits - share(x)
+            return lambda donors: others + share(x[donors])
         if self.first_map is not None:
-            part = map_columns(self.prepared, self.first_map, columns)
+            changed = map_columns(self.prepared, self.first_map, columns)
         else:
             chosen = np.zeros(self.input.shape[1], np.float32)
             chosen[columns] = 1
-            part = self.input @ sp.diags(chosen) if sp.issparse(self.input) else self.input * chosen
-        fixed = self.input - part
-        return lambda donors: fixed + part[donors]
+            is_sparse = sp.issparse(self.input)
+            changed = self.input @ sp.diags(chosen) if is_sparse else self.input * chosen
+        fixed = self.input - changed
+        return lambda donors: self.read(graph, rows, fixed + changed[donors])
+
+    def read(self, graph: PreparedGraph, rows: Tensor, changed: Matrix | None = None) -> Tensor:
+        """Return the logits of some rows, perhaps with another input."""
+        x = as_tensor(self.input if changed is None else changed)
+        return self.model.read(graph, rows, x).logits
 
 
 @dataclass(frozen=True)
@@ -171,19 +194,19 @@ class DiagnosedGraph:
 
     def replacing(self, columns: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """Return the function: donors $[N]$ → logits $[n, C]$ with these columns of the donors."""
-        inputs = [member.replacing(columns) for member in self.members]
-        return lambda donors: self._read(self.prepared, [change(donors) for change in inputs])
+        rows = torch.from_numpy(self.rows)
+        changes = [member.replacing(columns, self.prepared, rows) for member in self.members]
+        return lambda donors: self._combined(change(donors) for change in changes)
 
     def predict_edges(self, edge_index: Tensor, edge_weight: Tensor | None = None) -> np.ndarray:
         """Logits $[n, C]$ with other edges $[2, E]$ and weights $[E]$."""
         x, batch = self.prepared.user_graph.x, torch.from_numpy(self.graph)
         other = PreparedGraph(UserGraph(x, edge_index, batch, edge_weight))
-        return self._read(other, [member.input for member in self.members])
+        rows = torch.from_numpy(self.rows)
+        return self._combined(member.read(other, rows) for member in self.members)
 
-    def _read(self, graph: PreparedGraph, inputs: Sequence[Matrix]) -> np.ndarray:
-        rows, pairs = torch.from_numpy(self.rows), zip(self.members, inputs, strict=True)
-        logits = [member.model.read(graph, rows, as_tensor(x)).logits for member, x in pairs]
-        return np.asarray(self.combine(logits).double().numpy())
+    def _combined(self, logits: Iterable[Tensor]) -> np.ndarray:
+        return np.asarray(self.combine(list(logits)).double().numpy())
 
 
 def read_graph(
@@ -292,6 +315,11 @@ def sample(size: int, max_size: int, random: np.random.Generator) -> np.ndarray:
     if size <= max_size:
         return np.arange(size)
     return np.sort(random.choice(size, max_size, replace=False))
+
+
+def dense_if_narrow(x: Matrix) -> Matrix:
+    """Convert a sparse matrix with few columns to an array."""
+    return x.toarray() if sp.issparse(x) and x.shape[1] <= MAX_DENSE else x
 
 
 def as_tensor(x: Matrix) -> Tensor:

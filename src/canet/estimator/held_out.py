@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from canet.data.graph_data import GraphLike
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
 from canet.estimator.fitting import class_weights, describe_data, training_data
-from canet.models import Options, get_learner
-from canet.models.auto import AutoSettings
-from canet.models.parts import Parts
-from canet.models.portfolio import PRESETS
+from canet.models import Auto, Options, get_learner
+from canet.models.parts import VALID, Parts
+from canet.settings import override
 from canet.training.prepared import share_graph
 
 
@@ -22,7 +23,7 @@ def held_out_score(model: NodeClassifier, data: GraphLike | None) -> float | Non
         return None
     if data is None:
         raise InputError("held_out needs the training graph: pass data (--training)")
-    seed = model.random_state if isinstance(model.random_state, int) else 0
+    seed = int(model.random_state) if isinstance(model.random_state, int | np.integer) else 0
     names = ("train", "valid", "environment", "time", "sample_weight", "batch")
     columns = {**dict.fromkeys(names), "without": model.left_out_}
     prepared, user, _ = training_data(model, model.open_graph(data), columns, seed)
@@ -34,13 +35,15 @@ def held_out_score(model: NodeClassifier, data: GraphLike | None) -> float | Non
         )
     weights = class_weights(model.class_weight, user.classes, task.data.y[task.train])
     options = Options(model.device, class_weight=weights)
-    learner = get_learner(model.method, model.backbone, model._settings(), options)
+    settings = override(model._settings(), model.fitted_.chosen_settings())
+    learner = get_learner(model.method, model.backbone, settings, options)
     share_graph(task, prepared)
     parts = Parts(task, weights)
-    first = PRESETS["fast"][0].learner(AutoSettings(), options)
-    parts.keep_hardest({part: parts.predict(part, first.fit(t)) for part, t in parts.tasks.items()})
+    next(Auto(options=options).try_all(parts, seed))  # keeps the parts that are hard for it
     logits = {
-        part: parts.predict(part, learner.run(own, {seed: None})[0])
+        part: parts.predict(
+            part, model.fitted_ if part == VALID else learner.run(own, {seed: None})[0]
+        )
         for part, own in parts.tasks.items()
     }
     return parts.candidate(learner.name, logits).held_out

@@ -8,9 +8,9 @@ from canet.methods.base import ModelSettings
 from canet.models.auto import Auto
 from canet.models.average import Average
 from canet.models.base import Fitted, Learner, Options, restore
-from canet.models.linear import Linear
+from canet.models.linear import FittedLinear, Linear
 from canet.models.network import FittedNetwork, Network
-from canet.models.trees import Trees
+from canet.models.trees import FittedTrees, Trees
 from canet.util.plugins import add_plugins
 
 LEARNERS: dict[str, type[Learner]] = {one.name: one for one in (Auto, Linear, Trees)}
@@ -69,7 +69,9 @@ __all__ = [
     "Auto",
     "Average",
     "Fitted",
+    "FittedLinear",
     "FittedNetwork",
+    "FittedTrees",
     "Learner",
     "Linear",
     "MethodClass",

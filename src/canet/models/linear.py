@@ -63,6 +63,14 @@ class FittedLinear(Fitted):
         rows = columns if nodes is None else rows_of(columns, nodes)
         return Prediction(linear_map(rows, self.weight, self.bias))
 
+    def part(self, columns: np.ndarray) -> FittedLinear:
+        """Return the model that reads only some features, with their share of the logits."""
+        chosen, width = torch.from_numpy(columns), self.weight.shape[1]
+        if self.settings.neighbours:
+            steps = [chosen + i * (width // 3) for i in range(3)]
+            chosen = torch.cat([*steps, chosen.new_tensor([width - 1])])
+        return FittedLinear(self.settings, self.weight[:, chosen], self.bias)
+
     def state(self) -> State:
         about = {"kind": self.kind, "settings": asdict(self.settings)}
         return about, {"weight": self.weight, "bias": self.bias}

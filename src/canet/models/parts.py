@@ -64,7 +64,7 @@ class Parts:
         return mean(self._likelihood(part, logits) for part in self.tasks)
 
     def _likelihood(self, part: str, logits: Logits) -> float:
-        task, nodes = self.tasks[part], self._nodes(part)
+        task, nodes = self.tasks[part], self.nodes(part)
         weight = node_weights(task, nodes, self.class_weight).double()
         lost = F.cross_entropy(logits[part].double(), task.data.y[nodes], reduction="none")
         return -float(weight @ lost / weight.sum())
@@ -74,7 +74,7 @@ class Parts:
     ) -> Candidate:
         """Return the scores of a model, for the table of all models."""
         scores = {
-            part: float(task.scorer(logits[part], task.data.y[self._nodes(part)]))
+            part: float(task.scorer(logits[part], task.data.y[self.nodes(part)]))
             for part, task in self.tasks.items()
         }
         valid = scores.pop(VALID)
@@ -85,9 +85,10 @@ class Parts:
         task = self.tasks[VALID]
         share = F.one_hot(task.data.y[task.train], task.num_classes).double().mean(dim=0)
         row = (1 + share).log()
-        return {part: row.expand(self._nodes(part).numel(), -1) for part in self.tasks}
+        return {part: row.expand(self.nodes(part).numel(), -1) for part in self.tasks}
 
-    def _nodes(self, part: str) -> Tensor:
+    def nodes(self, part: str) -> Tensor:
+        """Return the nodes of a part."""
         return self.tasks[part].splits()[_split(part)]
 
 

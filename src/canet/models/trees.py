@@ -95,6 +95,11 @@ class FittedTrees(Fitted):
         columns = _dense(graph, self.settings, self.components, self.marks)
         return Prediction(self._logits(columns if nodes is None else columns[nodes]).float())
 
+    def after_projection(self) -> FittedTrees:
+        """Return the model that reads features $[N, k]$ which are projected on the components."""
+        trees = self.trees, self.starts, self.classes, self.marks[:0]
+        return FittedTrees(self.settings, MAX_COLUMNS, None, self.baseline, *trees)
+
     @cached_property
     def _predictors(self) -> list[Any]:
         """The trees as objects of scikit-learn, which predict fast."""

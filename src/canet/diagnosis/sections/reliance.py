@@ -48,7 +48,7 @@ class Reliance:
     """The reliance of a model on the parts of one graph."""
 
     graph: Literal["training", "new"]  # on validation nodes of the training graph, or on new nodes
-    nodes: int  # number of nodes
+    nodes: int  # number of nodes, only labelled ones if there is a score
     score: Estimate | None  # metric on the labelled nodes before any change; None if undefined
     donors: str  # source of the new values: `other nodes` or `nodes of other environments`
     repeats: int  # repetitions of each random change
@@ -100,7 +100,7 @@ def reliance(
         outcomes.append(graph.predict_edges(*edges))
     return Reliance(
         graph=name,
-        nodes=graph.rows.size,
+        nodes=graph.rows.size if graph.score is None else int(graph.scored.sum()),
         score=graph.score,
         donors="nodes of other environments" if has_environments else "other nodes",
         repeats=repeats,

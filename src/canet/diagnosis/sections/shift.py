@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -173,10 +173,12 @@ def compute(context: Context) -> Shift | None:
         distribution(c, _values(before.x, c.number), _values(after.x, c.number), context.encoding)
         for c in [c for c in largest if c.has_shifted][:MAX_DISTRIBUTIONS]
     ]
+    known = after.label_counts if after.label_counts.sum() else np.full(1, math.nan)
+    counts = [before.label_counts, before.predicted_counts, after.predicted_counts, known]
     return Shift(
         parts=sorted(parts, key=lambda part: -part.effect),
         columns=largest,
-        classes=_class_shares(context.model.classes_, before, after),
+        classes=class_shares(list(context.model.classes_), counts),
         nodes=(before.x.shape[0], after.x.shape[0]),
         distributions=distributions,
     )
@@ -227,12 +229,12 @@ def _rates(name: str, before: np.ndarray, after: np.ndarray) -> Part:
     return Part(name, float(np.abs(rates[0] - rates[1]).sum() / 2), "total variation", p_value)
 
 
-def _class_shares(classes: np.ndarray, before: Sample, after: Sample) -> list[ClassShare]:
-    """The shares of all classes; those of the new graph that the model does not know are one."""
-    known = len(after.label_counts) if after.label_counts.sum() else 0
-    counts = [before.label_counts, before.predicted_counts, after.predicted_counts]
-    counts.append(after.label_counts if known else np.full(len(classes), math.nan))
-    names = [*map(str, classes), *["other classes"] * max(0, known - len(classes))]
-    rows = [np.pad(one, (0, len(names) - len(one))) for one in counts]
+def class_shares(names: Sequence[object], counts: Sequence[np.ndarray]) -> list[ClassShare]:
+    """The shares of classes, from their numbers $[C]$ in the order of `ClassShare`.
+
+    Further classes, which the model does not know, are one.
+    """
+    named = [*map(str, names), *["other classes"] * (max(map(len, counts)) - len(names))]
+    rows = [np.pad(one, (0, len(named) - len(one))) for one in counts]
     shares = np.stack([row / max(row.sum(), 1) for row in rows], axis=1).tolist()
-    return [ClassShare(name, *own) for name, own in zip(names, shares, strict=True)]
+    return [ClassShare(name, *own) for name, own in zip(named, shares, strict=True)]
