@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -33,8 +34,10 @@ def test_other_features_and_edges_are_predicted_without_changing_the_graph() -> 
     before = data.clone()
     graph = read_graph(planted(neighbours_sign(3), data), data)
     assert (graph.predict_edges(torch.empty(2, 0, dtype=torch.long)).argmax(axis=1) == 0).all()
-    positive = graph.predict_mapped(np.abs(graph.mapped)).argmax(axis=1)
-    assert (positive == (graph.degree > 0)).all()
+    positive = np.full(6, int(data.x[:, 3].argmax()))  # a donor with a positive value
+    assert data.x[positive[0], 3] > 0
+    found = graph.replacing(np.array([3]))(positive).argmax(axis=1)
+    assert (found == (graph.degree > 0)).all()
     assert (graph.predict_edges(data.edge_index).argmax(axis=1) == graph.prediction).all()
     assert data.x.equal(before.x)
     assert data.edge_index.equal(before.edge_index)
@@ -51,8 +54,7 @@ def test_replaced_columns_give_the_logits_of_replaced_features(
         data.x = (data.x * (data.x > 0)).to_sparse_csr()
     model = fitted(data, method, backbone)
     graph, donors = read_graph(model, data), np.random.default_rng(0).permutation(60)
-    part = graph.map_columns(columns)
-    found = graph.predict_mapped(graph.mapped - part + part[donors])
+    found = graph.replacing(columns)(donors)
     x = data.x.to_dense().clone()
     x[:, columns] = x[donors][:, columns]
     reader = model.prepare(data)
@@ -72,11 +74,9 @@ def test_prepared_features_are_replaced_after_preparation(scaling: str, sparse: 
         data.x = (data.x * (data.x > 0)).to_sparse_csr()
     model = fitted(data, "erm", "gcn", scaling=scaling)
     graph, donors = read_graph(model, data), np.random.default_rng(0).permutation(60)
-    assert graph.predict_mapped(graph.mapped) == pytest.approx(
-        model.prepare(data).read().logits.numpy(), abs=1e-5
-    )
-    part = graph.map_columns(columns)
-    found = graph.predict_mapped(graph.mapped - part + part[donors])
+    same = graph.replacing(columns)(np.arange(60))
+    assert same == pytest.approx(model.prepare(data).read().logits.numpy(), abs=1e-5)
+    found = graph.replacing(columns)(donors)
     x = data.x.to_dense().clone()
     x[:, columns] = x[donors][:, columns]  # which leaves means and deviations as they are
     expected = model.prepare(data).read(x=x.to_sparse_csr() if sparse else x).logits
@@ -87,9 +87,11 @@ def test_predicting_some_nodes_gives_the_same_logits_and_keeps_the_model() -> No
     data, nodes = random_graph(n=60), np.array([7, 3, 50])
     model = fitted(data, "canet", "gcn")
     before = model.predict_proba(data)
-    graph = read_graph(model, data)
-    some, every = graph.predict_mapped(graph.mapped, nodes), graph.predict_mapped(graph.mapped)
-    assert some == pytest.approx(every[nodes], abs=1e-6)
+    some, every = (
+        read_graph(model, data, nodes=chosen).replacing(np.array([2]))(np.arange(60)[::-1])
+        for chosen in (nodes, None)
+    )
+    assert some == pytest.approx(every[np.sort(nodes)], abs=1e-6)
     assert (model.predict_proba(data) == before).all()
 
 
@@ -112,16 +114,18 @@ def test_features_of_other_kinds_are_converted() -> None:
         assert (found == expected).all()
 
 
-def test_training_nodes_are_not_scored_unless_there_are_no_others() -> None:
+def test_validation_nodes_of_the_training_graph_are_scored() -> None:
     data = random_graph(n=4)
     data.y = torch.tensor([0, 1, -1, 0])
     model = planted(sign_of(3), random_graph(n=4))
+    model.reference_ = replace(model.reference_, valid_nodes=torch.tensor([1, 2]))
     assert read_graph(model, data).scored.tolist() == [True, True, False, True]
-    data.train_mask = torch.tensor([True, False, False, False])
-    assert read_graph(model, data).scored.tolist() == [True, True, False, True]
-    assert read_graph(model, data, trained_on=True).scored.tolist() == [False, True, False, True]
-    data.train_mask = torch.ones(4, dtype=torch.bool)
-    assert read_graph(model, data, trained_on=True).scored.tolist() == [True, True, False, True]
+    assert read_graph(model, data, trained_on=True).scored.tolist() == [False, True, False, False]
+    chosen = read_graph(model, data, trained_on=True, nodes=[0, 1])
+    assert chosen.scored.tolist() == [True, True, False, False]
+    # Another graph in its place may have fewer nodes.
+    model.reference_ = replace(model.reference_, valid_nodes=torch.tensor([7, 8]))
+    assert read_graph(model, data, trained_on=True).rows.tolist() == [0, 1, 2, 3]
 
 
 def test_times_are_used_if_every_node_has_one() -> None:

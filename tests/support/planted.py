@@ -168,8 +168,3 @@ def labelled(n: int, seed: int = 0, classes: int = 4) -> tuple[np.ndarray, np.nd
     y = (random.random((n, 1)) > probabilities.cumsum(axis=1)).sum(axis=1)
     return logits, np.minimum(y, classes - 1)
 
-
-def mask(n: int, nodes: list[int]) -> Tensor:
-    chosen = torch.zeros(n, dtype=torch.bool)
-    chosen[nodes] = True
-    return chosen

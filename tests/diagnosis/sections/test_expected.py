@@ -1,123 +1,19 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import accuracy_score, average_precision_score, f1_score, roc_auc_score
 
-from canet.diagnosis.sections.expected import (
-    ExpectedScore,
-    compute,
-    expected_score,
-    find_renamed_classes,
-)
+from canet.diagnosis.sections import expected
+from canet.diagnosis.sections.expected import compute, expected_score, find_renamed_classes
+from canet.models.auto import AVERAGE
+from canet.store.result import Candidate
 from tests.support.planted import labelled, make_context, planted, random_graph, sign_of
-
-ESTIMATES = ("thresholded_entropy", "thresholded", "average_confidence", "difference")
-
-
-def estimates(found: ExpectedScore) -> list[float]:
-    return [getattr(found, name).value for name in ESTIMATES]
-
-
-@pytest.fixture(scope="module")
-def calibrated() -> ExpectedScore:
-    return expected_score(*labelled(1500), *labelled(1200, seed=1))
-
-
-def test_without_shift_all_intervals_contain_the_true_score(calibrated: ExpectedScore) -> None:
-    assert calibrated.actual is not None
-    for name in ESTIMATES:
-        estimate = getattr(calibrated, name)
-        assert estimate.low <= calibrated.actual.value <= estimate.high
-        assert estimate.low < estimate.value < estimate.high
-
-
-def test_the_threshold_matches_the_error_rate() -> None:
-    logits, y = labelled(101)
-    right = logits.argmax(axis=1) == y
-    new, _ = labelled(77, seed=1)
-    confidence = [max(np.exp(row) / np.exp(row).sum()) for row in logits]
-    threshold = sorted(confidence)[sum(~right)]
-    above = sum(max(np.exp(row) / np.exp(row).sum()) >= threshold for row in new)
-    found = expected_score(logits, y, new)
-    assert found.thresholded.value == pytest.approx(above / 77)
-    assert found.actual is None
-    assert found.nodes == 77
-
-
-def test_the_estimate_for_the_validation_nodes_is_their_accuracy() -> None:
-    logits, y = labelled(400)
-    found = expected_score(logits, y, logits)
-    for name in ("thresholded_entropy", "thresholded", "difference"):
-        assert getattr(found, name).value == pytest.approx(found.valid.value)
-
-
-def test_harder_calibrated_nodes_have_a_lower_expected_score() -> None:
-    logits, y = labelled(3000)
-    hard = 0.5 * labelled(2000, seed=1)[0]
-    random = np.random.default_rng(0)
-    p = np.exp(hard) / np.exp(hard).sum(axis=1, keepdims=True)
-    truth = (random.random((2000, 1)) > p.cumsum(axis=1)).sum(axis=1)
-    found = expected_score(logits, y, hard, truth)
-    assert found.actual is not None
-    assert found.actual.value < found.valid.value - 0.1
-    assert found.average_confidence.value == pytest.approx(found.actual.value, abs=0.03)
-    assert all(value < found.valid.value - 0.1 for value in estimates(found))
-
-
-def test_the_temperature_corrects_overconfidence() -> None:
-    (logits, y), (new, truth) = labelled(3000), labelled(2000, seed=1)
-    found = expected_score(4 * logits, y, 4 * new, truth)
-    assert found.actual is not None
-    assert found.average_confidence.value == pytest.approx(found.actual.value, abs=0.025)
-    assert found.thresholded_entropy.value == pytest.approx(found.actual.value, abs=0.025)
-
-
-@pytest.mark.parametrize("wrong", [True, False])
-def test_all_correct_and_all_wrong_predictions_are_estimated(wrong: bool) -> None:
-    logits = labelled(40)[0]
-    y = logits.argmin(axis=1) if wrong else logits.argmax(axis=1)
-    found = expected_score(logits, y, logits)
-    assert found.thresholded_entropy.value == (0 if wrong else 1)
-    assert all(0 <= value <= 1 for value in estimates(found))
-
-
-def test_a_constant_per_node_does_not_change_the_estimates(calibrated: ExpectedScore) -> None:
-    (logits, y), (new, truth) = labelled(1500), labelled(1200, seed=1)
-    again = expected_score(logits, y, new - new[:, :1], truth)
-    assert estimates(again) == pytest.approx(estimates(calibrated))
-
-
-@pytest.mark.slow
-def test_intervals_have_about_their_nominal_coverage() -> None:
-    held = 0
-    for seed in range(40):
-        found = expected_score(*labelled(300, 2 * seed), *labelled(5000, 2 * seed + 1), seed=seed)
-        assert found.actual is not None
-        held += (
-            found.thresholded_entropy.low <= found.actual.value <= found.thresholded_entropy.high
-        )
-    assert held >= 34
-
-
-def test_the_score_covers_all_estimates_and_their_intervals(calibrated: ExpectedScore) -> None:
-    every = [getattr(calibrated, name) for name in ESTIMATES]
-    assert calibrated.range == (min(estimates(calibrated)), max(estimates(calibrated)))
-    assert calibrated.score.low == min(estimate.low for estimate in every)
-    assert calibrated.score.high == max(estimate.high for estimate in every)
-    assert calibrated.score.value == calibrated.average_confidence.value
-
-
-@pytest.mark.parametrize("kind", [torch.Tensor.clone, torch.Tensor.requires_grad_])
-def test_tensors_give_the_result_of_arrays(kind: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    (logits, y), (new, truth) = labelled(200), labelled(150, seed=1)
-    arrays = expected_score(logits, y, new, truth)
-    tensors = [kind(torch.from_numpy(part)) for part in (logits, new)]
-    y, truth = torch.from_numpy(y), torch.from_numpy(truth)
-    assert expected_score(tensors[0], y, tensors[1], truth) == arrays
 
 
 def rare(n: int, seed: int, slope: float = 2.0) -> tuple[np.ndarray, np.ndarray]:
@@ -128,16 +24,123 @@ def rare(n: int, seed: int, slope: float = 2.0) -> tuple[np.ndarray, np.ndarray]
     return np.stack([0 * x, 1.7 * (2 * x - 5.3 + np.log(49))], axis=1), y.astype(int)
 
 
-@pytest.mark.parametrize("metric", ["roc_auc", "macro_f1"])
+METRICS = ("accuracy", "roc_auc", "macro_f1", "average_precision")
+BINARY = rare(2000, 0), rare(1500, 1)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_range_contains_the_value_which_is_at_most_validation(metric: str) -> None:
+    for held_out in (math.nan, 0.0, 0.3, 0.8, 1.0):
+        found = expected_score(*BINARY[0], BINARY[1][0], held_out=held_out, metric=metric)
+        assert found.value <= found.validation
+        assert 0 <= found.low <= found.value <= found.high <= 1
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_estimate_is_the_mean_of_confidence_and_held_out_score(metric: str) -> None:
+    plain = expected_score(*BINARY[0], BINARY[1][0], metric=metric)
+    held_out = max(plain.validation - 0.3, 0.05)
+    known = expected_score(*BINARY[0], BINARY[1][0], held_out=held_out, metric=metric)
+    kind = expected.KINDS[metric]
+    for found, estimate in ((plain, plain.confidence), (known, (plain.confidence + held_out) / 2)):
+        low, centre, high = expected.ERRORS[kind, found is known]
+        value = min(estimate + centre, plain.validation)
+        assert found.value == pytest.approx(max(value, 0))
+        assert found.low == pytest.approx(np.clip(estimate + low, 0, found.value))
+        assert found.high == pytest.approx(np.clip(estimate + high, found.value, 1))
+
+
+@pytest.mark.parametrize("kind", set(expected.KINDS.values()))
+def test_the_range_is_wider_without_a_held_out_score(kind: str) -> None:
+    known, unknown = (expected.ERRORS[kind, is_known] for is_known in (True, False))
+    assert unknown[2] - unknown[0] >= known[2] - known[0]
+    for low, centre, high in (known, unknown):
+        assert low < centre < high
+
+
+@pytest.mark.parametrize("gap", [True, False])
+def test_a_large_expected_loss_is_a_warning(gap: bool) -> None:
+    found = expected_score(*labelled(1500), labelled(1200, seed=1)[0])
+    value = found.validation - expected.MIN_LOSS + (-0.01 if gap else 0.01)
+    assert replace(found, value=value).warns == gap
+
+
+@pytest.mark.parametrize(("scale", "hardness"), [(1.0, 1.0), (4.0, 1.0), (1.0, 0.5)])
+def test_the_calibrated_confidence_is_the_true_score_of_calibrated_nodes(
+    scale: float, hardness: float
+) -> None:
+    """Also if the model is overconfident, or if the new nodes are harder."""
+    (logits, y), hard = labelled(3000), hardness * labelled(2000, seed=1)[0]
+    p = np.exp(hard) / np.exp(hard).sum(axis=1, keepdims=True)
+    truth = (np.random.default_rng(0).random((2000, 1)) > p.cumsum(axis=1)).sum(axis=1)
+    found = expected_score(scale * logits, y, scale * hard, truth)
+    assert found.actual is not None
+    assert found.confidence == pytest.approx(found.actual.value, abs=0.03)
+    again = expected_score(scale * logits, y, scale * (hard - hard[:, :1]))
+    assert again.confidence == pytest.approx(found.confidence)
+    assert (again.actual, again.nodes) == (None, 2000)
+
+
+@pytest.mark.parametrize("metric", ["roc_auc", "macro_f1", "average_precision"])
 def test_another_metric_is_expected_from_calibrated_probabilities(metric: str) -> None:
     valid, (new, truth) = rare(4000, 0), rare(5000, 1)
     easy = new[:, 1] < np.quantile(new[:, 1], 0.9)
     for chosen in (np.ones(5000, dtype=bool), easy):
         found = expected_score(*valid, new[chosen], truth[chosen], metric=metric)
-        assert (found.thresholded, found.thresholded_entropy) == (None, None)
         assert found.actual is not None
-        assert found.score.low <= found.actual.value <= found.score.high
-    assert found.valid.value > found.actual.value + 0.02  # where positive nodes are hard to find
+        assert found.confidence == pytest.approx(found.actual.value, abs=0.06)
+        assert found.share == pytest.approx(truth[chosen].mean(), abs=0.01)
+        assert found.depends_on_shares == (metric != "roc_auc")
+    assert found.validation > found.actual.value + 0.02  # where positive nodes are hard to find
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_baseline_is_the_score_of_the_same_answer_for_every_node(metric: str) -> None:
+    (logits, y), same = BINARY[0], np.zeros(2000)
+    found = expected_score(logits, y, logits, metric=metric)
+    by_hand = {
+        "accuracy": accuracy_score(y, same),
+        "roc_auc": roc_auc_score(y, same),
+        "macro_f1": f1_score(y, same, average="macro", zero_division=0),
+        "average_precision": average_precision_score(y, same),
+    }
+    assert found.baseline == pytest.approx(by_hand[metric])
+    for lead in (0.5, 1.5):
+        value = found.baseline + lead * expected.MIN_LEAD
+        assert replace(found, value=value).is_hardly_better == (lead < 1)
+
+
+def test_the_rarer_class_may_be_the_first() -> None:
+    (logits, y), (new, _) = BINARY
+    for metric in ("average_precision", "macro_f1"):
+        second = expected_score(logits, y, new, metric=metric, rarer=1)
+        first = expected_score(logits[:, ::-1], 1 - y, new[:, ::-1], metric=metric, rarer=0)
+        assert first.share == pytest.approx(second.share, rel=1e-3)
+        assert first.baseline == pytest.approx(second.baseline)
+
+
+def test_the_held_out_score_is_given_or_that_of_the_average() -> None:
+    model, new = planted(sign_of(3), random_graph()), random_graph(seed=1)
+    score = {"before": Candidate("erm"), AVERAGE: Candidate(AVERAGE, shifts={"a": 0.5, "b": 0.7})}
+
+    def held_out(**known: float) -> float:
+        found = compute(make_context(model, new, **known))
+        assert found is not None
+        return found.held_out
+
+    assert math.isnan(held_out())
+    model.candidates_ = list(score.values())
+    assert held_out() == pytest.approx(0.6)
+    assert held_out(held_out=0.3) == 0.3
+
+
+@pytest.mark.parametrize("kind", [torch.Tensor.clone, torch.Tensor.requires_grad_])
+def test_tensors_give_the_result_of_arrays(kind: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    (logits, y), (new, truth) = labelled(200), labelled(150, seed=1)
+    arrays = expected_score(logits, y, new, truth)
+    tensors = [kind(torch.from_numpy(part)) for part in (logits, new)]
+    y, truth = torch.from_numpy(y), torch.from_numpy(truth)
+    assert expected_score(tensors[0], y, tensors[1], truth) == arrays
 
 
 def test_accuracy_is_estimated_if_validation_nodes_lack_a_class() -> None:

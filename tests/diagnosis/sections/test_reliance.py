@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,10 +8,11 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.graph import read_graph
 from canet.diagnosis.perturb import draw_donors
-from canet.diagnosis.sections.reliance import Reliance, num_passes, reliance
-from tests.support.planted import Rule, mask, neighbours_sign, planted, random_graph, sign_of
+from canet.diagnosis.sections.reliance import Effect, Reliance, num_passes, reliance
+from tests.support.planted import Rule, neighbours_sign, planted, random_graph, sign_of
 
 BLOCKS = {"first": np.array([0, 1]), "third": np.array([3]), "rest": np.array([2, 4, 5])}
 
@@ -24,34 +26,33 @@ def test_only_the_used_block_changes_predictions() -> None:
     found = relied_on(sign_of(3), random_graph())
     third, *others = found.features
     assert third.name == "third"
-    assert 0.4 < third.flip_rate.value < 0.6
-    assert [effect.flip_rate.value for effect in others] == [0, 0]
-    assert found.all_features.flip_rate == third.flip_rate
+    assert 0.4 < third.changed.value < 0.6
+    assert [effect.changed.value for effect in others] == [0, 0]
+    assert found.all_features.changed == third.changed
     assert found.score is not None
     assert found.score.value == 1
-    assert third.score is not None
-    assert third.score_loss is not None
-    assert third.score.value == pytest.approx(1 - third.flip_rate.value)
-    assert third.score_loss.value == pytest.approx(third.flip_rate.value)
-    assert [effect.name for effect in found.edges] == ["rewired", "half dropped", "dropped"]
-    assert [effect.flip_rate.value for effect in found.edges] == [0, 0, 0]
-    assert 0.4 < found.own.flip_rate.value < 0.6
-    assert found.others.flip_rate.value == 0
+    assert third.lost is not None
+    assert third.lost.value == pytest.approx(third.changed.value)
+    assert found.edges.changed.value == 0
 
 
-def test_a_model_of_neighbours_relies_on_edges_and_other_nodes() -> None:
-    data = random_graph(n=400)
-    source, target = data.edge_index
-    data.edge_index = data.edge_index[:, source != target]
-    found = relied_on(neighbours_sign(3), data)
-    assert found.edges[0].flip_rate.value > 0.35
-    assert found.edges[1].flip_rate.value > 0.1
-    assert found.edges[2].flip_rate.value > 0.35  # without edges class 0 is predicted
-    assert found.own.flip_rate.value < 0.05  # of neighbours in the same fold
-    assert found.others.flip_rate.value > 0.35
+def test_the_size_is_the_loss_or_without_labels_the_change() -> None:
+    effect = Effect("a", 1, changed=Estimate(0.04, 0.03, 0.05), lost=Estimate(0.02, 0.01, 0.03))
+    assert effect.size == effect.lost
+    assert effect.is_relevant
+    assert not replace(effect, lost=Estimate(0.02, -0.01, 0.05)).is_relevant
+    unlabelled = replace(effect, lost=None)
+    assert unlabelled.size == effect.changed
+    assert not unlabelled.is_relevant
+    assert replace(unlabelled, changed=Estimate(0.06, 0.03, 0.09)).is_relevant
 
 
-def test_the_flip_rate_is_that_of_a_loop() -> None:
+def test_a_model_of_neighbours_relies_on_edges() -> None:
+    found = relied_on(neighbours_sign(3), random_graph(n=400))
+    assert found.edges.changed.value > 0.35
+
+
+def test_the_change_is_that_of_a_loop() -> None:
     data, repeats = random_graph(n=30), 3
     found = relied_on(sign_of(3), data, repeats)
     random = np.random.default_rng(0)
@@ -60,7 +61,7 @@ def test_the_flip_rate_is_that_of_a_loop() -> None:
         donors = draw_donors(30, random)
         for node in range(30):
             flips += (data.x[node, 3] > 0) != (data.x[donors[node], 3] > 0)
-    assert found.features[0].flip_rate.value == pytest.approx(flips / 30 / repeats)
+    assert found.features[0].changed.value == pytest.approx(flips / 30 / repeats)
 
 
 def test_values_come_from_other_environments_if_there_are_several() -> None:
@@ -69,35 +70,41 @@ def test_values_come_from_other_environments_if_there_are_several() -> None:
     data.environment = torch.arange(100) // 50
     found = relied_on(sign_of(3), data)
     assert found.donors == "nodes of other environments"
-    assert found.features[0].flip_rate.value == 1
+    assert found.all_features.changed.value == 1
 
 
-def test_accuracy_is_read_on_labelled_nodes_that_were_not_trained_on() -> None:
-    data = random_graph(n=40)
-    data.train_mask = mask(40, list(range(30)))
-    data.y = data.y.clone()
+@pytest.mark.parametrize("metric", ["accuracy", "roc_auc"])
+def test_only_validation_nodes_of_the_training_graph_count(metric: str) -> None:
+    data = random_graph(n=60)
+    model = planted(sign_of(3), data, metric=metric)
+    model.reference_ = replace(model.reference_, valid_nodes=torch.arange(30, 60))
+
+    def found() -> Reliance:
+        return reliance(read_graph(model, data, trained_on=True), BLOCKS, repeats=2)
+
+    right = found()
+    assert (right.nodes, right.score and right.score.value) == (30, 1)
     data.y[:30] = 1 - data.y[:30]
-    data.y[39] = -1
-    model = planted(sign_of(3), random_graph(n=40))
-    found = reliance(read_graph(model, data, trained_on=True), BLOCKS, repeats=1)
-    assert (found.nodes, found.scored) == (40, 9)
-    assert found.score is not None
-    assert found.score.value == 1
+    assert found() == right
+    data.y[59] = -1
+    assert found().nodes == 29
+    data.y[30:45] = 1 - data.y[30:45]
+    other = found().score
+    assert other is not None
+    assert other.value < 0.9
 
 
-def test_without_labels_there_are_only_flip_rates() -> None:
+def test_without_labels_there_are_only_changes() -> None:
     data = random_graph()
     model = planted(sign_of(3), data)
-    unlabelled = data.clone()
-    del unlabelled.y
-    found = reliance(read_graph(model, unlabelled), BLOCKS, repeats=2)
+    del data.y
+    found = reliance(read_graph(model, data), BLOCKS, repeats=2)
     assert found.score is None
-    assert found.features[0].score is None
-    assert found.features[0].score_loss is None
-    assert found.features[0].flip_rate.value > 0.4
+    assert found.features[0].lost is None
+    assert found.features[0].changed.value > 0.4
 
 
-def test_sparse_features_give_the_flips_of_dense_ones() -> None:
+def test_sparse_features_give_the_changes_of_dense_ones() -> None:
     data = random_graph()
     data.x = data.x * (data.x > 0.3)
     dense = relied_on(sign_of(3), data)
@@ -115,14 +122,13 @@ def test_the_graph_is_unchanged_and_the_result_is_deterministic() -> None:
     assert all(torch.equal(data[name], before[name]) for name in ("x", "edge_index", "y"))
 
 
-def test_intervals_contain_the_rate_of_many_nodes_and_draws() -> None:
-    many = relied_on(sign_of(3), random_graph(n=4000, degree=1), 10).features[0].flip_rate.value
-    held = [
-        low.low <= many <= low.high
+def test_intervals_contain_the_change_of_many_nodes_and_draws() -> None:
+    many = relied_on(sign_of(3), random_graph(n=4000, degree=1), 10).features[0].changed.value
+    found = [
+        relied_on(sign_of(3), random_graph(n=100, seed=seed)).features[0].changed
         for seed in range(12)
-        for low in [relied_on(sign_of(3), random_graph(n=100, seed=seed)).features[0].flip_rate]
     ]
-    assert sum(held) >= 9
+    assert sum(one.low <= many <= one.high for one in found) >= 9
 
 
 def test_the_number_of_passes_is_known() -> None:

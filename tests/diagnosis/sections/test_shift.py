@@ -6,15 +6,13 @@ import torch
 from torch_geometric.data import Data
 
 from canet.data.graph_files.encoding import ColumnEncoding, Encoding
-from canet.diagnosis.sections.shift import BlockShift, Part, Shift, compute
+from canet.diagnosis.sections.shift import ClassShare, Part, Shift, compute
 from tests.support.planted import make_context, planted, random_graph, sign_of
-
-BLOCKS = {"left": np.arange(3), "right": np.arange(3, 6)}
 
 
 def shifted(new: Data, before: Data | None = None) -> Shift:
     model = planted(sign_of(3), before or random_graph(n=600))
-    found = compute(make_context(model, new, blocks=BLOCKS))
+    found = compute(make_context(model, new))
     assert found is not None
     return found
 
@@ -40,47 +38,48 @@ def test_without_shift_nothing_is_found(nothing: Shift) -> None:
     assert min(p.p_value for p in nothing.parts if p.name != "homophily") > 0.05
     assert nothing.shifted_columns == []
     assert nothing.shifted_parts == []
-    for name in ("features", "representations"):
-        auc = part(nothing, name).auc
-        assert auc is not None
-        assert auc.value == pytest.approx(0.5, abs=0.06)
+    assert nothing.changed_classes == []
+    auc = part(nothing, "features").auc
+    assert auc is not None
+    assert auc.value == pytest.approx(0.5, abs=0.06)
 
 
 def test_a_column_whose_mean_shifted_is_first(mean: Shift) -> None:
     first, second = mean.columns[:2]
     assert (first.name, first.number) == ("e", 4)
-    assert first.difference == pytest.approx(1, abs=0.15)
+    assert first.after - first.before == pytest.approx(1, abs=0.15)
     assert first.p_value < 1e-10 < second.p_value
     assert [column.name for column in mean.shifted_columns] == ["e"]
-
-
-def test_the_block_and_the_features_shift_but_not_the_representations(mean: Shift) -> None:
-    assert [block.name for block in mean.blocks] == ["right", "left"]
-    assert mean.blocks[0].column == "e"
-    assert mean.blocks[0].effect > 0.3 > 0.15 > mean.blocks[1].effect
-    assert mean.blocks[0].has_shifted
     assert mean.parts[0].name == "features"
-    assert {part.name for part in mean.shifted_parts} >= {"features"}
     assert part(mean, "features").effect > 0.3
-    assert part(mean, "representations").effect < 0.15
+    assert mean.parts[0] in mean.shifted_parts
 
 
-def test_a_shift_of_a_used_column_shifts_representations_and_predictions() -> None:
+def test_a_shift_of_a_used_column_shifts_predictions() -> None:
     new = random_graph(n=500, seed=1)
     new.x[:, 3] += 2
     found = shifted(new)
-    assert part(found, "representations").effect > 0.5
     assert part(found, "predictions").effect > 0.3
     assert part(found, "labels").p_value > 0.05
 
 
-def test_a_block_of_one_column_has_the_effect_of_the_column() -> None:
-    model = planted(sign_of(3), random_graph(n=100))
-    new = random_graph(n=90, seed=1)
-    found = compute(make_context(model, new, blocks={"one": np.array([2])}))
-    assert found is not None
-    (column,) = [column for column in found.columns if column.name == "c"]
-    assert found.blocks == [BlockShift("one", column.effect, "c")]
+@pytest.mark.parametrize(
+    ("training", "validation", "new", "vanished", "doubled"),
+    [
+        (0.5, 0.5, 0.04, True, False),
+        (0.5, 0.5, 0.06, False, False),
+        (0.01, 0.01, 0.0, False, False),  # too rare to vanish
+        (0.2, 0.1, 0.41, False, True),
+        (0.2, 0.1, 0.39, False, False),
+        (0.01, 0.01, 0.05, False, False),  # five times as often, but only 4 points
+    ],
+)
+def test_classes_that_vanish_or_double_are_changed(
+    training: float, validation: float, new: float, vanished: bool, doubled: bool
+) -> None:
+    one = ClassShare("a", training, validation, new, np.nan)
+    assert (one.has_vanished, one.has_doubled) == (vanished, doubled)
+    assert Shift([], [], [one], (9, 9), []).changed_classes == [one] * (vanished or doubled)
 
 
 def test_degrees_are_compared() -> None:
@@ -95,18 +94,22 @@ def test_label_rates_and_homophily_are_compared_if_there_are_labels() -> None:
     found = shifted(new)
     rate = float(random_graph(n=600).y.double().mean())
     assert part(found, "labels").effect == pytest.approx(1 - rate)
-    assert found.class_rates["0"] == pytest.approx((1 - rate, 0))
-    assert found.class_rates["1"] == pytest.approx((rate, 1))
+    first, second = found.classes
+    assert (first.training, first.actual) == pytest.approx((1 - rate, 0))
+    assert (second.training, second.actual) == pytest.approx((rate, 1))
+    assert first.new + second.new == pytest.approx(1)
     assert part(found, "homophily").after == 1
     del new.y
     names = {one.name for one in shifted(new).parts}
-    assert names == {"features", "representations", "degrees", "predictions"}
+    assert names == {"features", "degrees", "predictions"}
+    assert np.isnan(shifted(new).classes[0].actual)
 
 
 def test_unknown_labels_are_counted() -> None:
     new = random_graph(n=100, seed=1)
     new.y[:25] = 9
-    assert shifted(new).class_rates["other classes"] == (0.0, 0.25)
+    last = shifted(new).classes[-1]
+    assert (last.name, last.training, last.new, last.actual) == ("other classes", 0, 0, 0.25)
 
 
 def test_dense_and_sparse_features_can_be_compared() -> None:
@@ -121,7 +124,7 @@ def test_means_are_in_the_units_of_the_table() -> None:
     before, new = random_graph(n=100), random_graph(n=90, seed=1)
     model = planted(sign_of(3), before)
     model.encoding_ = Encoding(tuple(columns))  # type: ignore[attr-defined]
-    found = compute(make_context(model, new, blocks=BLOCKS))
+    found = compute(make_context(model, new))
     assert found is not None
     by_number = {column.number: column for column in found.columns}
     means = 40 + 12 * before.x[:, 0].mean().item(), 40 + 12 * new.x[:, 0].mean().item()
@@ -137,7 +140,6 @@ def test_nodes_with_the_same_ids_do_not_hide_a_shift() -> None:
     new.x = before.x + 0.01 * torch.randn(600, 6, generator=torch.Generator().manual_seed(0))
     still = shifted(new, before)
     assert part(still, "features").effect < 0.1
-    assert max(block.effect for block in still.blocks) < 0.1
+    assert still.columns[0].effect < 0.1
     new.x[:, 4] += 0.5
     assert "features" in {one.name for one in shifted(new, before).shifted_parts}
-    assert still.untested_parts == []
