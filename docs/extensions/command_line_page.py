@@ -32,7 +32,7 @@ def sections() -> str:
     shared = _shared(commands)
     table = "\n".join(["| option | meaning |", "|---|---|", *shared])
     text = "\n".join(_section(name, command, shared) for name, command in commands.items())
-    return "\n".join(lines[1:]) + f"\n\n## Options of several commands\n\n{table}\n\n{text}"
+    return "\n".join(lines[1:]) + f"\n\n## Shared options\n\n{table}\n\n{text}"
 
 
 def page(text: str) -> str:
@@ -61,19 +61,16 @@ def _shared(commands: dict[str, Any]) -> list[str]:
 
 
 def _section(name: str, command: Any, shared: Sequence[str]) -> str:
-    """Help text, usage, arguments and options of a command."""
-    context = typer.Context(command, info_name=f"canet {name}")
-    usage = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
-    usage = re.sub(r"\{(\w+)\}", r"\1", usage)
+    """Help text, arguments and options of a command."""
     rows = _rows(name, command)
     own = [row for row in rows if row not in shared]
     table = "\n".join(["| argument or option | meaning |", "|---|---|", *own])
-    text = "\n\n".join([*_paragraphs(command.help), f"```text\n{usage}\n```"])
+    text = "\n\n".join(_paragraphs(command.help))
     if own:
         text += f"\n\n{table}"
     if others := [row.split("`")[1].split()[0].rstrip(",") for row in rows if row in shared]:
         names = ", ".join(f"`{option}`" for option in others)
-        text += f"\n\n[Options of several commands](#options-of-several-commands): {names}."
+        text += f"\n\n[Shared options](#shared-options): {names}."
     return f"## canet {name}\n\n{text}\n"
 
 
