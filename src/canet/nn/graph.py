@@ -283,7 +283,7 @@ class Graph:
             nodes: The nodes to predict, on a GPU, each of them once.
             fanout: As for `sampled_field`; 1 or more.
             seed: Determines the drawn neighbours; one integer on the GPU.
-            capacity: Number of nodes after each hop. If a drawn neighbour does not fit, the node that
+            capacity: Number of nodes after each hop. If a neighbour does not fit, the node that
                 drew it reads itself instead. Unused places contain the node with id 0.
 
         Returns:
