@@ -40,7 +40,6 @@ bench: $(DEV)
 docs: $(DEV)
 	$(BIN)/python -m docs.extensions.settings_page
 	$(BIN)/python -m docs.extensions.command_line_page
-	$(BIN)/python -m docs.extensions.notebook_page
 	$(BIN)/python -m zensical build --strict --clean
 
 clean:

@@ -1,10 +1,10 @@
-"""Fill the tables and pictures of the pages about performance from the JSON of benchmark runs.
+"""Fill the tables and pictures about performance from the JSON of benchmark runs.
 
-    python -m benchmarks.fill_docs docs RUN.json [RUN.json ...]
+    python -m benchmarks.fill_docs RUN.json [RUN.json ...]
 
-The tables are in `docs/results/performance-tables.md`. The part of the page between `<!-- NAME -->`
-and `<!-- end NAME -->` is replaced, with one table for each device; the rest of the page stays as
-it is. Pictures are written to `docs/images/`.
+The tables are in `results/performance/details.md`. The part of the page between `<!-- NAME -->` and
+`<!-- end NAME -->` is replaced, with one table for each device; the rest of the page stays as it
+is. Pictures are written to `docs/images/`.
 """
 
 from __future__ import annotations
@@ -29,16 +29,9 @@ PARTS: dict[str, Callable[[Results], Tabular]] = {
     "growth": markdown.growth,
 }
 MACHINES = "machines"
-PAGES: dict[str, tuple[str, ...]] = {
-    "results/performance-tables.md": (
-        MACHINES,
-        "targets",
-        "epochs",
-        "memory",
-        "ceiling",
-        "growth",
-    ),
-}
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "results" / "performance" / "details.md"
+IMAGES = ROOT / "docs" / "images"
 
 
 def fill(text: str, parts: Sequence[str], runs: Sequence[Results]) -> str:
@@ -81,23 +74,19 @@ def _replace(text: str, name: str, content: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("docs", type=Path)
     parser.add_argument("runs", type=Path, nargs="+")
     options = parser.parse_args()
     runs = [Results.read(path) for path in options.runs]
-    for name, parts in PAGES.items():
-        page = options.docs / name
-        text = fill(page.read_text(encoding="utf-8"), parts, runs)
-        with atomic_path(page) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    images = options.docs / "images"
+    text = fill(PAGE.read_text(encoding="utf-8"), (MACHINES, *PARTS), runs)
+    with atomic_path(PAGE) as temporary:
+        temporary.write_text(text, encoding="utf-8")
     merged = by_device(runs)
-    draw_ratios(merged, images, "performance")
+    draw_ratios(merged, IMAGES, "performance")
     for run in merged:
         if run.growth():
-            draw_growth(run, images, f"growth-{run.device}")
+            draw_growth(run, IMAGES, f"growth-{run.device}")
     for name in ("performance", *(f"growth-{device}" for device in DEVICES)):
-        (images / f"{name}.png").unlink(missing_ok=True)  # pages show the SVG
+        (IMAGES / f"{name}.png").unlink(missing_ok=True)  # pages show the SVG
 
 
 if __name__ == "__main__":

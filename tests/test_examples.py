@@ -1,4 +1,4 @@
-"""The scripts in examples/ run and print what their pages show."""
+"""The scripts in examples/ run and print what the page of the examples shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-PAGES = EXAMPLES.parent / "docs" / "examples"
+PAGE = EXAMPLES.parent / "docs" / "examples.md"
 
 
 def printed(script: str, *arguments: str, root: Path | None = None, may_warn: bool = False) -> str:
@@ -32,40 +32,18 @@ def words(text: str) -> set[str]:
     return set(re.findall(r"[A-Za-z_]{2,}", text)) - {"yes", "no"}
 
 
-def shown(page: str) -> str:
-    """The output on an example's page."""
-    text = (PAGES / page).read_text(encoding="utf-8")
-    (output,) = re.findall(r"^```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return output
-
-
-@pytest.mark.slow
-def test_your_csv_finds_the_column_that_shifted() -> None:
-    output = printed("your_csv.py", "--epochs", "30")
-    assert "shifted since training: voucher" in output
-    assert words(output) == words(shown("your-csv.md"))
-
-
-@pytest.mark.slow
-def test_your_csv_takes_folders(tmp_path: Path) -> None:
-    nodes = "id,size,colour\n" + "".join(
-        f"{i},{i % 2},{'red' if i % 2 else 'blue'}\n" for i in range(40)
-    )
-    edges = "source,target\n" + "".join(f"{i},{(i + 2) % 40}\n" for i in range(40))
-    for folder in ("old", "new"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "nodes.csv").write_text(nodes)
-        (tmp_path / folder / "edges.csv").write_text(edges)
-    folders = [str(tmp_path / folder) for folder in ("old", "new")]
-    options = ("--label", "colour", "--undirected", "--epochs", "5")
-    output = printed("your_csv.py", *folders, *options, may_warn=True)
-    assert "classes: blue, red" in output
+def shown(heading: str) -> str:
+    """The output below a heading of the page."""
+    _, _, section = PAGE.read_text(encoding="utf-8").partition(f"\n## {heading}\n")
+    output = re.search(r"^```text\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    assert output is not None
+    return output[1]
 
 
 @pytest.mark.slow
 def test_an_export_with_gaps_needs_no_preparation(tmp_path: Path) -> None:
     output = printed("export_with_gaps.py", "--out", str(tmp_path / "shop"), may_warn=True)
-    assert words(output.replace(str(tmp_path), "")) == words(shown("export-with-gaps.md"))
+    assert words(output.replace(str(tmp_path), "")) == words(shown("An export with gaps"))
     assert "shifted since May: balance" in output
     assert (tmp_path / "shop" / "diagnosis.html").is_file()
 
@@ -73,13 +51,13 @@ def test_an_export_with_gaps_needs_no_preparation(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_users_over_countries_runs(data_root: Path) -> None:
     output = printed("users_over_countries.py", "--epochs", "2", root=data_root, may_warn=True)
-    assert words(output) == words(shown("users-over-countries.md"))
+    assert words(output) == words(shown("Users over countries"))
 
 
 @pytest.mark.slow
 def test_fraud_over_time_runs(data_root: Path) -> None:
     output = printed("fraud_over_time.py", "--epochs", "1", root=data_root, may_warn=True)
-    assert words(output) == words(shown("fraud-over-time.md"))
+    assert words(output) == words(shown("Fraud over time"))
 
 
 @pytest.mark.slow
@@ -90,19 +68,23 @@ def test_counties_over_years_runs(data_root: Path, tmp_path: Path) -> None:
     assert (tmp_path / "counties" / "diagnosis.html").is_file()
 
 
-def test_the_quickstart_page_shows_the_notebook() -> None:
-    from docs.extensions.notebook_page import IMAGES, PAGE, read, render
-
-    text, images = render(read())
-    assert PAGE.read_text(encoding="utf-8") == text
-    assert images
-    assert {name: (IMAGES / name).read_bytes() for name in images} == images
-
-
 @pytest.mark.slow
-def test_the_quickstart_notebook_runs() -> None:
+def test_the_quickstart_notebook_prints_what_it_shows() -> None:
     """Its numbers may differ on another machine, but not what it prints about them."""
-    from docs.extensions.notebook_page import execute, read, render
+    pytest.importorskip("nbclient")
+    from tests.support import notebook
 
-    stored, again = (words(render(notebook)[0]) for notebook in (read(), execute(read())))
-    assert stored == again
+    assert words(notebook.printed(run=False)) == words(notebook.printed(run=True))
+
+
+@pytest.mark.parametrize("year", [2012, 2016])
+def test_the_counties_are_those_of_the_raw_files(
+    year: int, data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    from counties_over_years import write_year
+
+    write_year(data_root / "election", tmp_path, year)
+    for name in ("nodes.csv", "edges.csv"):
+        written = (tmp_path / name).read_bytes()
+        assert written == (EXAMPLES / "counties" / str(year) / name).read_bytes()

@@ -6,24 +6,33 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from canet.cli import app
+from canet.cli.app import GROUPS
 
 PAGE = Path(__file__).parents[1] / "reference" / "command-line.md"
 START, END = "<!-- commands -->\n", "<!-- end commands -->"
 
 
 def sections() -> str:
-    """A list of all commands, then one section for each."""
+    """A list of all commands, the options that they share, and one section for each."""
     commands = _commands()
-    lines = ["| command | purpose |", "|---|---|"]
-    for name, command in commands.items():
-        lines.append(f"| [`canet {name}`](#canet-{name}) | {_cell(_paragraphs(command.help)[0])} |")
-    return "\n".join(lines) + "\n\n" + "\n".join(map(_section, commands, commands.values()))
+    lines = []
+    for title, names in GROUPS.items():
+        lines += ["", f"| {title} | |", "|---|---|"]
+        for name in names:
+            purpose = _cell(_paragraphs(commands[name].help)[0])
+            lines.append(f"| [`canet {name}`](#canet-{name}) | {purpose} |")
+    shared = _shared(commands)
+    table = "\n".join(["| option | meaning |", "|---|---|", *shared])
+    text = "\n".join(_section(name, command, shared) for name, command in commands.items())
+    return "\n".join(lines[1:]) + f"\n\n## Shared options\n\n{table}\n\n{text}"
 
 
 def page(text: str) -> str:
@@ -35,19 +44,34 @@ def page(text: str) -> str:
 
 def _commands() -> dict[str, Any]:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    return {name: command for name, command in commands.items() if not command.hidden}
+    return {name: commands[name] for names in GROUPS.values() for name in names}
 
 
-def _section(name: str, command: Any) -> str:
-    """Help text, usage, arguments and options of a command."""
+def _rows(name: str, command: Any) -> list[str]:
+    """The rows of a table of arguments and options."""
     context = typer.Context(command, info_name=f"canet {name}")
-    usage = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
-    usage = re.sub(r"\{(\w+)\}", r"\1", usage)
     records = [parameter.get_help_record(context) for parameter in command.params]
-    rows = [f"| `{_names(record[0])}` | {_cell(record[1])} |" for record in records if record]
-    table = "\n".join(["| argument or option | meaning |", "|---|---|", *rows])
+    return [f"| `{_names(record[0])}` | {_cell(record[1])} |" for record in records if record]
+
+
+def _shared(commands: dict[str, Any]) -> list[str]:
+    """The rows of options that mean the same in at least three commands."""
+    rows = [row for name, command in commands.items() for row in _rows(name, command)]
+    return [row for row, count in Counter(rows).items() if count >= 3 and row.startswith("| `-")]
+
+
+def _section(name: str, command: Any, shared: Sequence[str]) -> str:
+    """Help text, arguments and options of a command."""
+    rows = _rows(name, command)
+    own = [row for row in rows if row not in shared]
+    table = "\n".join(["| argument or option | meaning |", "|---|---|", *own])
     text = "\n\n".join(_paragraphs(command.help))
-    return f"## canet {name}\n\n{text}\n\n```text\n{usage}\n```\n\n{table}\n"
+    if own:
+        text += f"\n\n{table}"
+    if others := [row.split("`")[1].split()[0].rstrip(",") for row in rows if row in shared]:
+        names = ", ".join(f"`{option}`" for option in others)
+        text += f"\n\n[Shared options](#shared-options): {names}."
+    return f"## canet {name}\n\n{text}\n"
 
 
 def _paragraphs(text: str) -> list[str]:

@@ -10,11 +10,13 @@ from typing import Any
 
 from canet.methods import Settings
 from canet.models import MethodClass, all_methods
-from canet.settings import describe_settings
+from canet.settings import MAX_NUMBER, describe_settings
 
 PAGE = Path(__file__).parents[1] / "reference" / "settings.md"
 START, END = "<!-- settings -->\n", "<!-- end settings -->"
 HEADER = "| setting | default | values | search range | meaning |\n|---|---|---|---|---|\n"
+NO_LIMIT = f" and ≤ {MAX_NUMBER:,}"
+"""The upper limit of most numbers, which only finds typing errors."""
 
 
 def tables() -> str:
@@ -39,7 +41,7 @@ def section(method: MethodClass, common: dict[str, dict[str, Any]]) -> str:
 
 def table(settings: dict[str, dict[str, Any]]) -> str:
     rows = [
-        f"| `{name}` | {format_value(entry['default'])} | {entry['valid']} | "
+        f"| `{name}` | {format_value(entry['default'])} | {entry['valid'].replace(NO_LIMIT, '')} | "
         f"{', '.join(map(format_value, entry['search'])) or '–'} | {entry['help']} |\n"
         for name, entry in settings.items()
     ]

@@ -30,8 +30,7 @@ from canet.nn import CaNet, Graph
 from canet.training import Trainer
 from canet.util.files import read_json
 
-DOCS = Path(__file__).parents[2] / "docs"
-RESULTS = DOCS.parent / "results" / "performance"
+RESULTS = Path(__file__).parents[2] / "results" / "performance"
 NODES, FEATURES, CLASSES = 7, 5, 3
 EDGES = torch.tensor([[0, 1, 2, 2, 3, 4, 5, 5, 0, 1], [1, 2, 0, 2, 4, 3, 0, 1, 1, 4]])
 TINY = CaNetSettings(hidden=4, num_layers=2, num_environments=3)
@@ -176,12 +175,11 @@ def test_a_case_of_two_benchmarks_is_taken_from_the_later_one(embedded: Results)
     assert len(earlier.cases) == 2
 
 
-def test_the_committed_pages_match_the_measurements() -> None:
+def test_the_committed_tables_match_the_measurements() -> None:
     names = ("cpu-small", "cpu-arxiv", "cpu-growth", "h200-small", "h200", "h200-growth")
     runs = [Results.read(RESULTS / f"{name}.json") for name in names]
-    for name, parts in fill_docs.PAGES.items():
-        text = (DOCS / name).read_text(encoding="utf-8")
-        assert fill_docs.fill(text, parts, runs) == text
+    text = fill_docs.PAGE.read_text(encoding="utf-8")
+    assert fill_docs.fill(text, (fill_docs.MACHINES, *fill_docs.PARTS), runs) == text
 
 
 def make_results(**peaks_mb: float | None) -> Results:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,8 +36,26 @@ def test_help_lists_the_commands_without_importing_torch(
     command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
-    listed = [line.split()[0] for line in done.stdout.partition("Commands:")[2].splitlines()[1:]]
-    assert {"train", "fit", "predict", "diagnose", "search", "reproduce"} <= {*listed}
+    listed = [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
+    assert {*COMMANDS} <= {*listed}
+
+
+def test_no_summary_of_the_help_is_cut_or_wrapped(
+    canet: Canet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    _, _, commands = canet("--help").out.partition("Your graph:")
+    lines = [line for line in commands.splitlines() if line.startswith("  ")]
+    assert len(lines) == len(COMMANDS)
+    assert all(line.endswith(".") and "..." not in line for line in lines)
+
+
+def test_the_help_of_fit_starts_with_the_common_options(canet: Canet) -> None:
+    answer = canet("fit", "--help").out
+    common, _, others = answer.partition("Common options:")[2].partition("Other options:")
+    assert len(re.findall(r"^  (?:-o, )?--", common, re.MULTILINE)) == 10
+    assert "--label" in common
+    assert "--seed" in others
 
 
 @pytest.mark.parametrize("command", COMMANDS)

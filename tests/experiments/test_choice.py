@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -19,6 +21,23 @@ def test_the_page_shows_the_results_of_the_cases() -> None:
     page = (ROOT / "docs/results/choice.md").read_text(encoding="utf-8")
     for line in choice.tables([json.loads(line) for line in lines]).splitlines():
         assert line in page
+
+
+def test_the_page_of_the_reproduction_shows_the_linear_model() -> None:
+    lines = [line for name in FILES for line in (ROOT / name).read_text("utf-8").splitlines()]
+    page = (ROOT / "docs/results/reproduction.md").read_text(encoding="utf-8")
+    wanted = {"linear scaling=standardised": "linear model", "CaNet as published": "CaNet-GCN"}
+    kinds = {"shared": "`paper`", "redrawn": "`paper`, columns redrawn", "resampled": "`resampled`"}
+    scores: dict[tuple[str, str], dict[str, float]] = {}
+    for case in map(json.loads, lines):
+        for name in wanted.keys() & case["models"] if case["draw"] == 0 else ():
+            if case["task"] in choice.CITATION:
+                score = 100 * mean(case["models"][name].values())
+                scores.setdefault((case["generator"], name), {})[case["task"]] = score
+    assert len(scores) == 6
+    for (kind, name), found in scores.items():
+        row = " | ".join(f"{found[task]:.1f}" for task in choice.CITATION)
+        assert re.search(rf"\| {kinds[kind]}: {wanted[name]}.* \| {re.escape(row)} \|", page)
 
 
 def made_cases(score: float) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_page_shows_the_results_of_the_trials() -> None:
     text = (ROOT / "results/interventions/trials.jsonl").read_text(encoding="utf-8")
-    page = (ROOT / "docs/results/interventions-tables.md").read_text(encoding="utf-8")
+    page = (ROOT / "results/interventions/details.md").read_text(encoding="utf-8")
     page = page.replace("−", "-")
     for line in trials.tables([json.loads(line) for line in text.splitlines()]):
         assert line in page

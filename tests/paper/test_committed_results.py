@@ -155,7 +155,7 @@ def test_the_page_of_the_diagnosis_shows_its_table() -> None:
 
 def test_the_page_of_the_interventions_shows_their_tables() -> None:
     """Every row of its tables, rounded from the committed ones."""
-    page = page_lines("docs/results/interventions-tables.md")
+    page = page_lines("results/interventions/details.md")
     kinds, tasks = ("shared", "redrawn", "resampled"), ("cora", "citeseer", "pubmed")
     places = [(task, backbone) for task in tasks for backbone in ("GCN", "GAT")]
 

@@ -3,13 +3,66 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+
+if TYPE_CHECKING:
+    from typer._click import Context, HelpFormatter
 
 DEBUG = "CANET_DEBUG"
+GROUPS = {
+    "Your graph": ("inspect", "fit", "predict", "diagnose", "compare", "convert"),
+    "Benchmark": (
+        *("demo", "datasets", "methods", "backbones"),
+        *("train", "evaluate", "search", "reproduce", "report"),
+    ),
+    "Files": ("archive", "verify"),
+}
+"""Groups of commands, in the order of the help."""
+COMMON = {
+    *("out", "label", "time", "without", "undirected"),
+    *("method", "preset", "time_limit", "metric", "balanced"),
+}
+"""Options that the help of `canet fit` shows first."""
+
+
+class GroupedCommands(TyperGroup):
+    """The commands of canet, in groups."""
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        return [name for names in GROUPS.values() for name in names]
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (name, self.commands[name].get_short_help_str(formatter.width))
+                        for name in names
+                    ]
+                )
+
+
+class CommonFirst(TyperCommand):
+    """A command whose help shows the common options first."""
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        titles = ("Arguments", "Common options", "Other options")
+        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in titles}
+        for parameter in self.get_params(ctx):
+            title = "Common options" if parameter.name in COMMON else "Other options"
+            title = "Arguments" if parameter.param_type_name == "argument" else title
+            if record := parameter.get_help_record(ctx):
+                sections[title].append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
 
 app = typer.Typer(
+    cls=GroupedCommands,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -36,9 +89,6 @@ def options(
         bool, typer.Option("--debug", help=f"Show the traceback of an error (or set {DEBUG}=1).")
     ] = False,
 ) -> None:
-    """Node classification on graphs that shift: train, predict, diagnose, compare methods.
-
-    Your graph: inspect, fit, predict, diagnose. Benchmark: datasets, train, reproduce, report.
-    """
+    """Node classification on graphs that shift: train, predict, diagnose, compare methods."""
     if debug:
         os.environ[DEBUG] = "1"  # worker processes see it too

@@ -53,7 +53,7 @@ def convert(
         ),
     ] = None,
 ) -> None:
-    """Write your graph as a graph store, to train on graphs that do not fit into memory."""
+    """Write a graph store, for graphs that do not fit into memory."""
     from canet.data.graph_store import GraphStore, GraphStoreWriter
     from canet.util.progress import Display
 

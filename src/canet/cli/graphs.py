@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from canet.cli import options
-from canet.cli.app import app
+from canet.cli.app import CommonFirst, app
 from canet.errors import CanetError, check_name
 from canet.util.seeds import MAX_SEED
 
@@ -44,7 +44,7 @@ def inspect(
         print_table(*table)
 
 
-@app.command()
+@app.command(cls=CommonFirst)
 @options.option_groups
 def fit(
     graph: options.GraphPath,

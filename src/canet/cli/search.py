@@ -119,7 +119,7 @@ def _show(best: dict[str, Any]) -> None:
         rows,
     )
     if best["start"]["valid"] is not None:
-        print(f"The search started at {100 * best['start']['valid']:.2f} %.")
+        print(f"Before the search: {100 * best['start']['valid']:.2f} % on validation nodes.")
     if best["importances"]:
         shares = (f"{name} {share:.0%}" for name, share in best["importances"].items())
         print(f"Importance: {', '.join(shares)}")

@@ -58,7 +58,7 @@ def train(
     log: options.LogFolder = None,
     output: options.OutputOptions,
 ) -> None:
-    """Train a method on a benchmark task or a graph store, and score it.
+    """Train a method on a benchmark task or a graph store.
 
     The settings of a task are the published ones, or those found by a search. The runs are for
     comparison: `canet fit` trains a model for `canet predict`. Several processes, started by
@@ -133,7 +133,7 @@ def evaluate(
     data_root: options.DataRoot = None,
     as_json: options.Json = False,
 ) -> None:
-    """Score finished runs again, and compare with their recorded scores."""
+    """Score finished runs again, and compare with the stored scores."""
     from canet.runs.evaluate import evaluate_runs
 
     summaries = evaluate_runs(run, device, data_root)

@@ -22,7 +22,7 @@ def verify(
         typer.Argument(help="Folders with runs, models or graph stores, or archives of runs."),
     ],
 ) -> None:
-    """Check the files of runs, models and graph stores against their checksums."""
+    """Check files of runs, models and graph stores by their checksums."""
     from canet.store import open_runs
     from canet.store.folders import folders_below
 

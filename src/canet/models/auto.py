@@ -95,7 +95,7 @@ class Auto(Learner):
     label = "Auto"
     colour = Colour("#000000", "#e6e6e6")
     summary = "averages models by what they predict on held-out parts of the training data"
-    paper = "No paper; measured on https://canet-dev.github.io/canet/results/choice/"
+    paper = "No paper; measured on https://canet-dev.github.io/canet/results/choice.html"
     trains_several = True
     settings_type = AutoSettings
     settings: AutoSettings

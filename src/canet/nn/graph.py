@@ -283,8 +283,8 @@ class Graph:
             nodes: The nodes to predict, on a GPU, each of them once.
             fanout: As for `sampled_field`; 1 or more.
             seed: Determines the drawn neighbours; one integer on the GPU.
-            capacity: Number of nodes after each hop. If more are drawn, a node that drew one of
-                these reads itself instead. Unused places contain the node with id 0.
+            capacity: Number of nodes after each hop. If a neighbour does not fit, the node that
+                drew it reads itself instead. Unused places contain the node with id 0.
 
         Returns:
             The field, and the numbers of nodes that were drawn, $[h + 1, 2]$.

@@ -55,10 +55,12 @@ class RowCache:
 class RowReader:
     """Rows of a matrix, some at a time, on a device.
 
-    A GPU keeps rows that are read many times, if the matrix takes at most half of its free memory.
-    If a dense matrix takes more, the GPU keeps the most used rows in a quarter of that memory. It
-    reads the others from pinned memory by itself if the matrix takes at most half of the free
-    memory of the machine, for all processes there, and else where they are.
+    Where a GPU reads a matrix whose rows are used many times:
+
+    - at most half of the free memory of the GPU: the whole matrix is on the GPU;
+    - larger and dense: the most used rows are on the GPU, in a quarter of that memory. The others
+      are in pinned memory if all processes of the machine together need at most half of its free
+      memory for them. Otherwise they stay where they are.
     """
 
     x: Features  # matrix $[N, D]$; a tensor, dense or sparse CSR, may have memory maps

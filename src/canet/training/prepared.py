@@ -57,7 +57,7 @@ class PreparedGraph:
     def graph(self, operators: Sequence[Operator], device: torch.device = CPU) -> Graph:
         """Return the graph for models with these operators; it is normalised on first use.
 
-        It is on the device if that has room for the edges, and else on the CPU.
+        It is on the device if the edges fit there, otherwise on the CPU.
         """
         key = tuple(operators), device
         if key not in self._graphs:

@@ -215,7 +215,10 @@ class Trainer:
         ood_curves: bool,
         on_progress: Progress | None,
     ) -> dict[int, Run]:
-        """Train runs side by side; of several, none may draw random numbers on the CPU."""
+        """Train runs side by side.
+
+        Two or more runs share the random generator of the CPU, so none of them may draw from it.
+        """
         with seeded(0, self.device, self.threads):
             loops = {
                 seed: self._loop(seed, run_folder, ood_curves, lane)

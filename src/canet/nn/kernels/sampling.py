@@ -68,8 +68,8 @@ def draw_hops(
         seed: Determines the neighbours; one integer.
         position: 32-bit array over all nodes of the graph that contains `UNSEEN`, and does so
             afterwards.
-        capacity: Largest number of nodes after each hop. Of further nodes, none is added: the node
-            that drew such a neighbour reads itself instead.
+        capacity: Largest number of nodes after each hop. If a neighbour does not fit, the node that
+            drew it reads itself instead.
 
     Returns:
         The nodes of the last hop, which begin with those of the earlier ones, the hops, and the
