@@ -157,7 +157,7 @@ def test_a_newcomer_can_finish_the_site() -> None:
         assert len((ROOT / name).read_text(encoding="utf-8").splitlines()) <= lines
 
 
-@pytest.mark.parametrize("source", [*SOURCES, "CONTRIBUTING.md"])
+@pytest.mark.parametrize("source", [*SOURCES, "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_every_address_of_the_site_and_the_repository_exists(source: str) -> None:
     """Such links also work on PyPI, on GitHub and from disk."""
     text = (ROOT / source).read_text(encoding="utf-8")
