@@ -39,7 +39,7 @@ SECTIONS = {
 """Section name → module that computes it after `shift`, in the order of computation."""
 PAGE = ("reliance", "shift", "expected", "concept", "confidence", "environments")
 """The sections in the order of the page."""
-STUDY = "https://canet-dev.github.io/canet/results/diagnosis/"
+STUDY = "https://canet-dev.github.io/canet/results/diagnosis.html"
 ENDINGS = (".html", ".json", ".txt")
 """Endings of the files that `Diagnosis.save` writes."""
 QUANTITIES = {
