@@ -97,7 +97,7 @@ def test_all_columns_are_in_one_block_but_constants_in_none(sparse: bool) -> Non
     words[0], words[:, 7] = 1, 0
     x = sp.csr_matrix(words) if sparse else words
     blocks = blocks_of(x, read=33)
-    assert list(blocks)[0] == "column 33"
+    assert next(iter(blocks)) == "column 33"
     assert list(blocks)[-1] == OTHERS
     assert len(blocks) == MAX_BLOCKS + 1
     assert sorted(np.concatenate(list(blocks.values()))) == [*range(7), *range(8, 200)]

@@ -95,7 +95,9 @@ def test_the_block_that_matters_most_has_a_label_that_covers_no_dot(complete: Di
     top = complete.risks[0]
     # The most important block has not shifted, and other blocks with little shift are near it.
     crowded = [
-        replace(top, name=name, reliance=replace(top.reliance, value=0.5 - 0.03 * i), shift=0.01 * i)
+        replace(
+            top, name=name, reliance=replace(top.reliance, value=0.5 - 0.03 * i), shift=0.01 * i
+        )
         for i, name in enumerate(names)
     ]
     assert names[0] in risk_map(crowded)

@@ -167,4 +167,3 @@ def labelled(n: int, seed: int = 0, classes: int = 4) -> tuple[np.ndarray, np.nd
     probabilities = softmax(logits, axis=1)
     y = (random.random((n, 1)) > probabilities.cumsum(axis=1)).sum(axis=1)
     return logits, np.minimum(y, classes - 1)
-
