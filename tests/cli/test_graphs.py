@@ -164,7 +164,10 @@ def test_diagnose_prints_text_a_page_and_json(place: Path, tmp_path: Path) -> No
     assert "age" in answer.out
     assert "<html" in (tmp_path / "page.html").read_text(encoding="utf-8")
     content = call(tmp_path, *command, "--json").content
-    assert set(content["reliance"]) == {"new"}
+    assert content["reliance"]["graph"] == "new"
+    answer = call(tmp_path, *command, "--held-out")
+    assert answer.code == 2
+    assert "--training" in answer.err
 
 
 @pytest.mark.parametrize(

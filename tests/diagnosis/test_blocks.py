@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import torch
 
 from canet.data.graph_files.encoding import ColumnEncoding, Encoding
-from canet.diagnosis.blocks import OTHERS, Blocks, feature_blocks, found_blocks
+from canet.diagnosis.blocks import MAX_BLOCKS, OTHERS, Blocks, chosen_blocks, feature_blocks
 from canet.errors import InputError
 from tests.support.planted import Planted, planted, random_graph, sign_of
 
@@ -69,14 +69,11 @@ def test_few_columns_without_names_are_a_block_each(model: Planted) -> None:
     assert numbered(feature_blocks(model)) == expected
 
 
-MAX_BLOCKS = 28
-
-
 def blocks_of(x: Any, names: list[str] | None = None, read: int = 0) -> Blocks:
     """The blocks of a model that reads one column."""
     column = x[:, [read]].toarray() if sp.issparse(x) else x[:, [read]]
     every = [str(i) for i in range(x.shape[1])] if names is None else names
-    return found_blocks(x, every, np.hstack([column, -column]), np.arange(x.shape[1]))
+    return chosen_blocks(x, every, np.hstack([column, -column]), np.arange(x.shape[1]))
 
 
 def factors(random: np.random.Generator, n: int = 500) -> np.ndarray:
@@ -93,23 +90,30 @@ def test_correlated_columns_form_a_block(unit: float) -> None:
     assert numbered(blocks) == thirds
 
 
-def test_words_and_numbers_are_in_different_blocks_and_constants_in_none() -> None:
+@pytest.mark.parametrize("sparse", [False, True])
+def test_all_columns_are_in_one_block_but_constants_in_none(sparse: bool) -> None:
     random = np.random.default_rng(0)
-    words = (random.random((300, 1000)) < 0.02).astype(np.float32)
+    words = (random.random((300, 200)) < 0.1).astype(np.float32)
     words[0], words[:, 7] = 1, 0
-    x = sp.csr_matrix(np.hstack([words, factors(random, 300)]))
-    blocks = blocks_of(x)
-    assert len(blocks) <= MAX_BLOCKS
-    for columns in blocks.values():
-        assert (columns < 1000).all() or (columns >= 1000).all()
-    assert sorted(np.concatenate(list(blocks.values()))) == [*range(7), *range(8, 1030)]
+    x = sp.csr_matrix(words) if sparse else words
+    blocks = blocks_of(x, read=33)
+    assert next(iter(blocks)) == "column 33"
+    assert list(blocks)[-1] == OTHERS
+    assert len(blocks) == MAX_BLOCKS + 1
+    assert sorted(np.concatenate(list(blocks.values()))) == [*range(7), *range(8, 200)]
 
 
-def test_thousands_of_columns_are_clustered() -> None:
-    x = sp.random(200, 5000, 0.02, "csr", np.float32, random_state=0)
-    blocks = blocks_of(x)
-    assert 1 < len(blocks) <= MAX_BLOCKS
-    assert np.unique(np.concatenate(list(blocks.values()))).size > 4900
+def test_a_shifted_column_that_the_model_uses_is_a_block_of_its_own() -> None:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(300, 60))
+    score = 2 * x[:, 0] + 0.5 * x[:, 40] + random.normal(size=300)
+    shifts = np.where(np.arange(60) == 40, 0.9, 0.0)
+    names, source = [str(i) for i in range(60)], np.arange(60)
+    found = chosen_blocks(x, names, score[:, None], source, shifts)
+    assert list(found)[:2] == ["column 40", "column 0"]
+    assert found["column 40"].tolist() == [40]
+    # Without any shift, the order is that of the use.
+    assert list(chosen_blocks(x, names, score[:, None], source))[:2] == ["column 0", "column 40"]
 
 
 def test_blocks_are_named_after_their_columns() -> None:
@@ -129,17 +133,6 @@ def test_features_that_never_vary_are_one_block(shape: tuple[int, int]) -> None:
 def test_two_rows_are_enough() -> None:
     x = np.random.default_rng(0).normal(size=(2, 20))
     assert blocks_of(x)
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-def test_a_column_that_the_model_uses_is_its_own_block(sparse: bool) -> None:
-    random = np.random.default_rng(0)
-    words = (random.random((300, 200)) < 0.1).astype(np.float32)
-    x = sp.csr_matrix(words) if sparse else random.normal(size=(300, 50))
-    blocks = blocks_of(x, read=33)
-    assert blocks["column 33"].tolist() == [33]
-    assert 20 < len(blocks) <= MAX_BLOCKS
-    assert np.unique(np.concatenate(list(blocks.values()))).size == x.shape[1]
 
 
 def test_a_sparse_column_far_from_zero_is_in_a_block() -> None:

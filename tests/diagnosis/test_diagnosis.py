@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from html import unescape
 from itertools import pairwise
@@ -12,8 +13,8 @@ import torch
 from torch_geometric.data import Data
 
 from canet.diagnosis import Diagnosis, diagnose
+from canet.diagnosis.advice import CHECK, STOP
 from canet.diagnosis.diagnosis import QUANTITIES
-from canet.diagnosis.estimate import Estimate
 from canet.errors import InputError, InputWarning
 from canet.estimator import NodeClassifier, reference
 from tests.support.planted import Planted, planted, random_graph, sign_of
@@ -36,35 +37,38 @@ def shifted() -> Data:
 def test_the_passed_graphs_determine_the_sections(
     complete: Diagnosis, new_alone: Diagnosis, training_alone: Diagnosis
 ) -> None:
-    assert list(complete.reliance) == ["training", "new"]
+    assert complete.reliance.graph == training_alone.reliance.graph == "training"
     assert complete.graphs == {"training": (200, 800), "new": (150, 600)}
-    assert complete.reliance["new"].features[0].name == "read"
-    assert complete.shift is not None
-    assert complete.shift.blocks[0].name == "read"
+    assert complete.reliance.features[0].name == "read"
     assert complete.expected is not None
     assert complete.expected.actual is not None
-    assert list(new_alone.reliance) == ["new"]
+    assert new_alone.reliance.graph == "new"
     assert new_alone.shift is not None
     assert new_alone.shift.columns[0].number == 3
-    assert new_alone.shift.without_shifted is None
-    assert list(training_alone.reliance) == ["training"]
     assert (training_alone.shift, training_alone.expected) == (None, None)
     assert training_alone.confidence.novelty is None
     assert training_alone.environments == {}
 
 
-def test_shifted_columns_are_replaced_on_the_training_graph(model: Planted) -> None:
-    found = diagnose(model, random_graph(), shifted(), blocks=BLOCKS, repeats=2)
-    assert found.shift is not None
-    assert found.shift.without_shifted is not None
-    assert found.shift.without_shifted.columns == len(found.shift.shifted_columns)
-    assert found.shift.score_without_shifted is not None
-    assert 0.4 < found.shift.score_without_shifted.value < 0.6
-    assert found.is_lower_without_shifted
-    same = diagnose(model, random_graph(), random_graph(), blocks=BLOCKS, repeats=2)
-    assert same.shift is not None
-    assert same.shift.without_shifted is None
-    assert not same.is_lower_without_shifted
+def test_the_headline_is_the_advice_and_the_score(
+    complete: Diagnosis, unlabelled: Diagnosis, training_alone: Diagnosis
+) -> None:
+    assert complete.expected is not None
+    assert complete.expected.actual is not None
+    measured = f"accuracy {100 * complete.expected.actual.value:.0f} %, measured"
+    assert complete.headline == f"{complete.verdict}: {measured}"
+    assert complete.verdict == STOP
+    assert unlabelled.expected is not None
+    value = f"accuracy {100 * unlabelled.expected.value:.0f} %"
+    assert unlabelled.headline == f"{CHECK}: expected {value}"
+    assert unlabelled.expectation.startswith(f"Expected {value}; in 9 of 10 comparable shifts")
+    assert "not tested on held-out parts" in unlabelled.expectation
+    known = replace(unlabelled, expected=replace(unlabelled.expected, held_out=0.8))
+    assert "held-out" not in known.expectation
+    rare = replace(unlabelled.expected, metric="average_precision", share=0.03)
+    assert "3.0 % of the nodes" in replace(unlabelled, expected=rare).expectation
+    assert training_alone.headline == "The model relies most on read"
+    assert training_alone.expectation == ""
 
 
 def test_no_graph_and_no_repeat_are_errors(model: Planted) -> None:
@@ -80,45 +84,12 @@ def test_each_graph_is_prepared_once(model: Planted) -> None:
     assert model.prepared == 2
 
 
-def flipping(found: Diagnosis, share: float) -> Diagnosis:
-    """With another share of flips on the training graph for the first block."""
-    relied = found.reliance["training"]
-    first, *others = relied.features
-    quiet = replace(
-        relied,
-        features=[
-            replace(first, flip_rate=Estimate(share, share, share), score_loss=None),
-            *others,
-        ],
-    )
-    return replace(found, reliance=found.reliance | {"training": quiet})
-
-
-def test_risky_blocks_are_relied_on_and_shifted(
-    complete: Diagnosis, training_alone: Diagnosis
-) -> None:
-    assert complete.risky_blocks == ["read"]
-    assert flipping(complete, 0.002).risky_blocks == []
-    assert training_alone.risky_blocks == []
-    assert complete.main_reliance == complete.reliance["training"]
-
-
-@pytest.mark.parametrize(("share", "is_optimistic"), [(0.8, True), (0.2, False)])
-def test_an_estimate_for_mostly_novel_nodes_is_optimistic(
-    complete: Diagnosis, share: float, is_optimistic: bool
-) -> None:
-    assert complete.confidence.novelty is not None
-    novelty = replace(complete.confidence.novelty, novel=Estimate(share, share, share))
-    confidence = replace(complete.confidence, novelty=novelty)
-    assert replace(complete, confidence=confidence).is_optimistic == is_optimistic
-
-
 def test_content_is_plain_json(model: Planted) -> None:
     found = diagnose(model, random_graph(), shifted(), repeats=1)
     content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert content["model"]["method"] == "planted"
     assert content["model"]["scores"] == {"train": 1.0, "valid": 0.9}
-    assert content["reliance"]["new"]["features"][0]["name"] == "column 3"
+    assert content["reliance"]["features"][0]["name"] == "column 3"
     assert content["shift"]["columns"][0]["effect"] > 0.2
 
 
@@ -151,19 +122,21 @@ def test_a_trained_model_is_diagnosed_to_the_same_numbers_again(
     blocks = {"spurious": [0], "stable": [1], "noise": [2, 3]}
     found = diagnose(model, data, new, blocks=blocks, repeats=1)
     assert found.to_json() == diagnose(model, data, new, blocks=blocks, repeats=1).to_json()
-    names = [effect.name for effect in found.reliance["training"].features]
+    names = [effect.name for effect in found.reliance.features]
     assert names[0] == "spurious"
     assert names[-1] == "noise"
     assert bool(found.environments) == (method == "canet")
     assert found.shift is not None
     assert found.shift.columns[0].number == 0
-    assert found.shift.without_shifted is not None
+    assert [one.name for one in found.risks if one.is_at_risk] == ["spurious"]
 
 
 def test_canet_is_diagnosed_on_its_training_graph_alone() -> None:
     data = small_user_graph()
     model = NodeClassifier("canet", epochs=3, hidden=8, undirected=True).fit(data)
-    assert "pseudo-environments" in str(diagnose(model, data, repeats=1))
+    found = diagnose(model, data, repeats=1)
+    assert list(found.environments) == ["training"]
+    assert "pseudo-environments" in found.page()
 
 
 def test_another_graph_in_place_of_the_training_graph_is_a_warning() -> None:
@@ -196,15 +169,33 @@ def test_a_diagnosis_is_shown_in_a_notebook_and_saved(complete: Diagnosis, tmp_p
 def test_conditions_are_checked_against_the_quantities(
     complete: Diagnosis, training_alone: Diagnosis
 ) -> None:
-    assert set(complete.quantities) <= set(QUANTITIES)
+    assert set(complete.quantities) == set(QUANTITIES) - {"held_out"}
+    assert training_alone.quantities == {}
     value = complete.quantities["expected"]
     assert complete.exceeded(f"expected < {value + 0.01:.4f}") is not None
     assert complete.exceeded(f"expected<{value - 0.01:.4f}") is None
     assert complete.exceeded("shifted>0") is not None
-    with pytest.raises(InputError, match="is not known for this diagnosis"):
-        training_alone.exceeded("expected<0.5")
+    for condition, found in (("expected<0.5", training_alone), ("held_out<0.5", complete)):
+        with pytest.raises(InputError, match="is not known for this diagnosis"):
+            found.exceeded(condition)
     with pytest.raises(InputError, match="write it as"):
         complete.exceeded("expected=3")
+
+
+def test_a_number_that_is_not_known_never_passes(complete: Diagnosis) -> None:
+    assert complete.expected is not None
+    unknown = replace(complete, expected=replace(complete.expected, value=math.nan))
+    assert unknown.exceeded("expected<0.0") is not None
+    assert unknown.exceeded("expected>1.0") is not None
+
+
+def test_a_held_out_score_is_used_and_monitored(model: Planted) -> None:
+    plain, low = (
+        diagnose(model, None, shifted(), blocks=BLOCKS, repeats=1, held_out=score)
+        for score in (False, 0.2)
+    )
+    assert low.quantities["held_out"] == 0.2
+    assert low.quantities["expected"] < plain.quantities["expected"]
 
 
 def test_distributions_of_shifted_columns_sum_to_one(complete: Diagnosis) -> None:
@@ -227,7 +218,7 @@ def test_only_the_chosen_nodes_are_diagnosed() -> None:
     same = diagnose(model, None, new, nodes=np.arange(n), repeats=2)
     assert same.to_json() == everything.to_json()
     some = diagnose(model, None, new, nodes=np.arange(20), repeats=2)
-    assert some.main_reliance.nodes == 20
+    assert some.reliance.nodes == 20
     assert some.expected is not None
     assert some.expected.nodes == 20
     assert some.expected.actual is not None
@@ -258,20 +249,3 @@ def test_training_nodes_in_a_sample_are_not_all_of_them(monkeypatch: pytest.Monk
     model = NodeClassifier("erm", epochs=2, undirected=True).fit(data, train=np.arange(30))
     with pytest.warns(InputWarning, match=r"at least 12 of the .* labelled nodes"):
         diagnose(model, None, data, repeats=1)
-
-
-def test_shifted_degrees_are_advice_if_the_model_relies_on_edges(complete: Diagnosis) -> None:
-    assert complete.shift is not None
-    assert not complete.relies_on_shifted_edges
-    degrees = next(part for part in complete.shift.parts if part.name == "degrees")
-    moved = replace(degrees, effect=0.9, p_value=0.0)
-    others = [part for part in complete.shift.parts if part.name != "degrees"]
-    reliance = complete.main_reliance
-    edges = [replace(reliance.edges[0], flip_rate=Estimate(0.5, 0.4, 0.6)), *reliance.edges[1:]]
-    changed = replace(
-        complete,
-        shift=replace(complete.shift, parts=[moved, *others]),
-        reliance=complete.reliance | {"training": replace(reliance, edges=edges)},
-    )
-    assert changed.relies_on_shifted_edges
-    assert "Check the edges" in str(changed)

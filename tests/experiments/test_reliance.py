@@ -1,4 +1,4 @@
-"""Reliance and expected accuracy: tables of made-up runs, and the diagnosis of a real run."""
+"""Reliance on spurious columns: a table of made-up runs, and the measurement of a real run."""
 
 from __future__ import annotations
 
@@ -14,38 +14,28 @@ from canet.paper import Scope
 from canet.report.score import Score
 from canet.store import RunFolder
 from canet.training import Trainer
-from experiments.diagnosis import (
+from experiments.reliance import (
     BASE,
-    ESTIMATES,
     ID,
     OOD,
     SPURIOUS,
-    Diagnoses,
+    SpuriousReliance,
+    _effect,
     as_classifier,
-    diagnose_run,
     induced_subgraph,
+    measure_run,
 )
 from tests.support.made_up import write_runs
 
 
-@pytest.fixture
-def quick(fresh_cache: Path) -> Diagnoses:
-    return Diagnoses(Scope(quick=True))
-
-
-def test_tables_have_flip_rates_and_errors(quick: Diagnoses, tmp_path: Path) -> None:
-    relied, errors, expected = quick.tables(write_runs(quick, tmp_path, lambda c: 0.6))
-    flips = {(row[1], row[3]): row[4] for row in relied.rows}
+def test_the_table_has_flip_rates(fresh_cache: Path, tmp_path: Path) -> None:
+    quick = SpuriousReliance(Scope(quick=True))
+    (table,) = quick.tables(write_runs(quick, tmp_path))
+    flips = {(row[1], row[3]): row[4] for row in table.rows}
     assert set(flips) == {(p, m) for p in ("paper", "disjoint") for m in ("ERM", "CaNet")}
     for (_, method), score in flips.items():
         assert isinstance(score, Score)
         assert score.mean == pytest.approx(0.5 if method == "ERM" else 0.05)
-    for table in (errors, expected):
-        for row in table.rows:
-            cells = row[-len(ESTIMATES) :]
-            assert [cell.mean for cell in cells if isinstance(cell, Score)] == pytest.approx(
-                [0.01, 0.02, 0.03, 0.04, 0.05]
-            )
 
 
 @pytest.fixture(scope="module")
@@ -60,16 +50,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trainer, RunFolder]:
     return trainer, RunFolder(folder)
 
 
-def test_a_run_is_diagnosed_on_its_shifted_sets(run: tuple[Trainer, RunFolder]) -> None:
-    trainer, place = run
-    content = diagnose_run(trainer, place, is_spurious=True)
-    scores = place.read_result().scores
-    for name, found in content["expected"].items():
-        assert found["actual"] == pytest.approx(scores[f"ood/{name}"])
-        assert found["valid"] == pytest.approx(scores["valid"])
+def test_the_reliance_of_a_run_is_measured_with_and_without_shift(
+    run: tuple[Trainer, RunFolder],
+) -> None:
+    found = measure_run(*run)
     for where in (ID, OOD):
-        assert 0 < content["reliance"][where][SPURIOUS]["flipped"] < 1
-        assert 0 < content["reliance"][where][BASE]["flipped"] < 1
+        for block in (SPURIOUS, BASE):
+            assert 0 < found[where][block]["flipped"] < 1
 
 
 def test_a_model_that_ignores_the_spurious_columns_does_not_rely_on_them(
@@ -79,8 +66,6 @@ def test_a_model_that_ignores_the_spurious_columns_does_not_rely_on_them(
     model = as_classifier(trainer, place)
     weight = model.fitted_.method.model.phi_in.weight
     weight.data[:, -NUM_SPURIOUS:] = 0
-    from experiments.diagnosis import _effect
-
     graph = induced_subgraph(trainer.task, ~trainer.task.in_distribution)
     columns = np.arange(trainer.task.num_features)[-NUM_SPURIOUS:]
     assert _effect(model, graph, SPURIOUS, columns) == {"flipped": 0.0, "lost": 0.0}

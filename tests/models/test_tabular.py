@@ -232,7 +232,7 @@ def test_a_diagnosis_changes_the_columns_of_the_model(kind: Any) -> None:
     data = small_user_graph()
     model = canet.NodeClassifier(kind.name, undirected=True).fit(data)
     found = canet.diagnose(model, data, data, repeats=1)
-    assert found.reliance["training"].features
+    assert found.reliance.features[0].size.value > 0
 
 
 def test_settings_are_those_of_the_model() -> None:

@@ -139,7 +139,7 @@ def test_a_weighted_model_is_saved_and_diagnosed(tmp_path: Path) -> None:
     assert np.array_equal(again.predict_proba(data), expected)
     data.edge_weight = torch.ones(data.num_edges)
     assert not np.allclose(model.predict_proba(data), expected)
-    assert canet.diagnose(model, data, repeats=1).main_reliance.edges
+    assert canet.diagnose(model, data, repeats=1).reliance.edges.changed.value > 0
 
 
 @pytest.mark.filterwarnings("ignore:few edges")

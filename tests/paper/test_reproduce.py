@@ -36,7 +36,7 @@ reproduce(EXPERIMENTS, "elliptic", Path(sys.argv[1]), scope, device="cpu", quiet
 """
 
 
-FAST = ("table1", "table2", "ablation", "elliptic", "protocols", "diagnosis")
+FAST = ("table1", "table2", "ablation", "elliptic", "protocols", "reliance")
 """Experiments whose trial takes a few seconds."""
 
 

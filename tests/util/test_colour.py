@@ -17,9 +17,9 @@ from canet.paper.experiment import Experiment
 from canet.paper.scope import Scope
 from canet.paper.sensitivity import Sensitivity
 from experiments.backbones import Backbones
-from experiments.diagnosis import Diagnoses
 from experiments.interventions import Interventions
 from experiments.protocols import Protocols
+from experiments.reliance import SpuriousReliance
 from tests.support.made_up import write_runs
 
 METHOD_COLOURS = {method.label: method.colour.light for method in METHODS.values()}
@@ -53,7 +53,8 @@ def colours(figures: list[Figure]) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize(
-    "kind", [Elliptic, Protocols, Diagnoses, Ablation, Sensitivity, Interventions, Backbones]
+    "kind",
+    [Elliptic, Protocols, SpuriousReliance, Ablation, Sensitivity, Interventions, Backbones],
 )
 def test_an_experiment_draws_methods_and_backbones_in_their_colours(
     kind: type[Experiment], drawn: list[Figure], fresh_cache: Path, tmp_path: Path
