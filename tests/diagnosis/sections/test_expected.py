@@ -43,7 +43,7 @@ def test_the_estimate_is_the_mean_of_confidence_and_held_out_score(metric: str) 
     known = expected_score(*BINARY[0], BINARY[1][0], held_out=held_out, metric=metric)
     kind = expected.KINDS[metric]
     for found, estimate in ((plain, plain.confidence), (known, (plain.confidence + held_out) / 2)):
-        low, centre, high = expected.ERRORS[kind, found is known]
+        low, centre, high = expected.ERRORS[kind, "held_out" if found is known else "confidence"]
         value = min(estimate + centre, plain.validation)
         assert found.value == pytest.approx(max(value, 0))
         assert found.low == pytest.approx(np.clip(estimate + low, 0, found.value))
@@ -52,16 +52,16 @@ def test_the_estimate_is_the_mean_of_confidence_and_held_out_score(metric: str) 
 
 @pytest.mark.parametrize("kind", set(expected.KINDS.values()))
 def test_the_range_is_wider_without_a_held_out_score(kind: str) -> None:
-    known, unknown = (expected.ERRORS[kind, is_known] for is_known in (True, False))
-    assert unknown[2] - unknown[0] >= known[2] - known[0]
-    for low, centre, high in (known, unknown):
+    known, unknown = expected.ERRORS[kind, "held_out"], expected.ERRORS[kind, "confidence"]
+    assert unknown[2] - unknown[0] > known[2] - known[0]
+    for low, centre, high in (known, unknown, expected.ERRORS[kind, "auto"]):
         assert low < centre < high
 
 
 @pytest.mark.parametrize("gap", [True, False])
 def test_a_large_expected_loss_is_a_warning(gap: bool) -> None:
     found = expected_score(*labelled(1500), labelled(1200, seed=1)[0])
-    value = found.validation - expected.MIN_LOSS + (-0.01 if gap else 0.01)
+    value = found.validation - expected.MAX_LOSS[found.source] + (-0.01 if gap else 0.01)
     assert replace(found, value=value).warns == gap
 
 
