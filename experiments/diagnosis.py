@@ -39,7 +39,7 @@ from experiments.choice import AUTO, CITATION, Case, cases, group, table_text, t
 NETWORKS = ("erm-gcn", "canet-gcn dropout=0.2 interventions=inferred", "erm-sage norm=layer")
 TRAINING = "training"
 SOURCES: tuple[Source, ...] = ("auto", "held_out", "confidence")
-LIMITS = (0.03, 0.97)
+LIMITS = (0.02, 0.98)
 """Quantiles of the errors of other tasks between which 9 of 10 errors of a task are."""
 Row = Mapping[str, Any]
 Errors = dict[tuple[str, Source], tuple[float, float, float]]

@@ -24,12 +24,12 @@ MIN_GAIN = 0.1  # of accuracy, between the ends of the intervals
 MIN_LEAD = 0.02  # over the same answer for every node
 Source: TypeAlias = Literal["auto", "held_out", "confidence"]
 ERRORS: dict[tuple[str, Source], tuple[float, float, float]] = {
-    ("accuracy", "auto"): (-0.191, -0.022, 0.089),
-    ("accuracy", "held_out"): (-0.192, 0.002, 0.198),
-    ("accuracy", "confidence"): (-0.261, -0.031, 0.251),
-    ("average_precision", "auto"): (-0.285, 0.01, 0.284),
-    ("average_precision", "held_out"): (-0.237, 0.041, 0.331),
-    ("average_precision", "confidence"): (-0.246, 0.036, 0.35),
+    ("accuracy", "auto"): (-0.217, -0.022, 0.094),
+    ("accuracy", "held_out"): (-0.231, 0.002, 0.241),
+    ("accuracy", "confidence"): (-0.275, -0.031, 0.269),
+    ("average_precision", "auto"): (-0.333, 0.01, 0.314),
+    ("average_precision", "held_out"): (-0.257, 0.041, 0.374),
+    ("average_precision", "confidence"): (-0.29, 0.036, 0.381),
 }
 """Kind of metric, and what the estimate uses (confidence and held-out parts of `auto`, of a single
 method, or confidence alone) → low limit, mean and high limit of the error, true minus estimated
