@@ -80,11 +80,6 @@ def percent_interval(interval: Any, digits: int = 1) -> str:
     return f"{percent(interval.low, digits)} to {percent(interval.high, digits)}"
 
 
-def p_value(value: float) -> str:
-    """Format a p-value with three digits; a dash if it is NaN."""
-    return "< 0.001" if value < 0.001 else number(value, 3)
-
-
 def no_break(text: str) -> str:
     """Prevent line breaks between a number and its %."""
     return text.replace(" %", f"{NO_BREAK}%")
@@ -97,7 +92,7 @@ def wrap(text: str, indent: str = "") -> str:
     return lines.replace(NO_BREAK, " ")
 
 
-FORMATS = (number, percent, amount, interval, percent_interval, p_value, no_break, wrap)
+FORMATS = (number, percent, amount, interval, percent_interval, no_break, wrap)
 
 
 def environment(
