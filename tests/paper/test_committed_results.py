@@ -24,7 +24,7 @@ KNOWN = EXPERIMENTS | experiments.EXPERIMENTS
 EXPERIMENTS_OF = {
     "reproduction": [*EXPERIMENTS, "protocols"],
     "backbones": ["backbones"],
-    "diagnosis": ["diagnosis"],
+    "reliance": ["reliance"],
     "interventions": ["interventions"],
 }
 
@@ -142,15 +142,6 @@ def test_the_page_of_the_backbones_shows_their_table() -> None:
                 f"**{text(cell)}**" if float(cell["mean"]) == best else text(cell) for cell in row
             ]
         assert f"| {task} | {' | '.join(expected)} |" in lines
-
-
-def test_the_page_of_the_diagnosis_shows_its_table() -> None:
-    lines = page_lines("docs/results/diagnosis.md")
-    rows: dict[tuple[str, ...], list[str]] = {}
-    for place, cell in cells("diagnosis", "diagnosis-errors", "task", "protocol", "score").items():
-        rows.setdefault(place[:2], []).append(text(cell))
-    for row, texts in rows.items():
-        assert f"| {' | '.join(row)} | {' | '.join(texts)} |" in lines
 
 
 def test_the_page_of_the_interventions_shows_their_tables() -> None:
