@@ -50,7 +50,7 @@ def test_the_estimate_is_the_mean_of_confidence_and_held_out_score(metric: str) 
 def test_the_range_is_wider_without_a_held_out_score(kind: str) -> None:
     limits = [expected.ERRORS[kind, source] for source in ("auto", "held_out", "confidence")]
     widths = [high - low for low, _, high in limits]
-    assert widths == sorted(widths)
+    assert max(widths) == widths[-1]
 
 
 def test_a_large_expected_loss_is_a_warning() -> None:
@@ -117,7 +117,9 @@ def test_the_held_out_score_is_given_or_that_of_the_average() -> None:
     plain = compute(make_context(model, new))
     model.candidates_ = [Candidate("erm"), Candidate(AVERAGE, shifts={"a": 0.5, "b": 0.7})]
     auto, given = (compute(make_context(model, new, held_out=score)) for score in (None, 0.3))
-    assert plain is not None and auto is not None and given is not None
+    assert plain is not None
+    assert auto is not None
+    assert given is not None
     assert math.isnan(plain.held_out)
     assert (auto.held_out, auto.source) == (pytest.approx(0.6), "auto")
     assert (given.held_out, given.source) == (0.3, "held_out")
