@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from torch_geometric.data import Data
 
 from canet.diagnosis import Diagnosis, diagnose
@@ -84,57 +83,11 @@ def test_each_graph_is_prepared_once(model: Planted) -> None:
     assert model.prepared == 2
 
 
-def test_content_is_plain_json(model: Planted) -> None:
-    found = diagnose(model, random_graph(), shifted(), repeats=1)
-    content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert content["model"]["method"] == "planted"
-    assert content["model"]["scores"] == {"train": 1.0, "valid": 0.9}
-    assert content["reliance"]["features"][0]["name"] == "column 3"
-    assert content["shift"]["columns"][0]["effect"] > 0.2
-
-
-def fitted(method: str, data: Data) -> NodeClassifier:
-    return NodeClassifier(method, epochs=20, hidden=8, verbose=0, device="cpu").fit(data)
-
-
-@pytest.fixture(scope="module")
-def spurious() -> tuple[Data, Data]:
-    """Column 0 is the label in training and noise later; column 1 is the label with noise."""
-    random = np.random.default_rng(0)
-    graphs = []
-    for told in (1.0, 0.0):
-        y = torch.from_numpy(random.integers(2, size=300))
-        x = torch.from_numpy(random.normal(size=(300, 4)).astype(np.float32))
-        x[:, 0] = (2 * y - 1) * told + (1 - told) * x[:, 0] + 0.1 * x[:, 0]
-        x[:, 1] += (2 * y - 1) / 2
-        edges = torch.from_numpy(random.integers(300, size=(2, 600)))
-        both = torch.cat([edges, edges.flip(0)], dim=1)
-        graphs.append(Data(x=x, edge_index=both, y=y, num_nodes=300))
-    return graphs[0], graphs[1]
-
-
-@pytest.mark.parametrize("method", [pytest.param("erm", marks=pytest.mark.slow), "canet"])
-def test_a_trained_model_is_diagnosed_to_the_same_numbers_again(
-    method: str, spurious: tuple[Data, Data]
-) -> None:
-    data, new = spurious
-    model = fitted(method, data)
-    blocks = {"spurious": [0], "stable": [1], "noise": [2, 3]}
-    found = diagnose(model, data, new, blocks=blocks, repeats=1)
-    assert found.to_json() == diagnose(model, data, new, blocks=blocks, repeats=1).to_json()
-    names = [effect.name for effect in found.reliance.features]
-    assert names[0] == "spurious"
-    assert names[-1] == "noise"
-    assert bool(found.environments) == (method == "canet")
-    assert found.shift is not None
-    assert found.shift.columns[0].number == 0
-    assert [one.name for one in found.risks if one.is_at_risk] == ["spurious"]
-
-
-def test_canet_is_diagnosed_on_its_training_graph_alone() -> None:
+def test_a_trained_model_is_diagnosed_to_the_same_numbers_again() -> None:
     data = small_user_graph()
     model = NodeClassifier("canet", epochs=3, hidden=8, undirected=True).fit(data)
     found = diagnose(model, data, repeats=1)
+    assert found.to_json() == diagnose(model, data, repeats=1).to_json()
     assert list(found.environments) == ["training"]
     assert "pseudo-environments" in found.page()
 
@@ -155,7 +108,7 @@ def test_a_diagnosis_is_shown_in_a_notebook_and_saved(complete: Diagnosis, tmp_p
     complete.save(tmp_path / "all.json")
     complete.save(tmp_path / "page.txt")
     assert json.loads((tmp_path / "all.json").read_text()) == complete.to_dict()
-    assert complete.to_dict() == json.loads(complete.to_json())
+    assert "NaN" not in complete.to_json()
     assert (tmp_path / "page.txt").read_text() == str(complete)
     for name in ("page.pdf", "page", ""):
         with pytest.raises(InputError, match=r"\.html, \.json, \.txt"):
@@ -187,15 +140,6 @@ def test_a_number_that_is_not_known_never_passes(complete: Diagnosis) -> None:
     unknown = replace(complete, expected=replace(complete.expected, value=math.nan))
     assert unknown.exceeded("expected<0.0") is not None
     assert unknown.exceeded("expected>1.0") is not None
-
-
-def test_a_held_out_score_is_used_and_monitored(model: Planted) -> None:
-    plain, low = (
-        diagnose(model, None, shifted(), blocks=BLOCKS, repeats=1, held_out=score)
-        for score in (False, 0.2)
-    )
-    assert low.quantities["held_out"] == 0.2
-    assert low.quantities["expected"] < plain.quantities["expected"]
 
 
 def test_distributions_of_shifted_columns_sum_to_one(complete: Diagnosis) -> None:

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest
 
 from canet.data.metrics import METRICS
-from canet.diagnosis.estimate import Estimate, auroc, normal, percentiles, score, share
+from canet.diagnosis.estimate import Estimate, auroc, normal, score, share
 
 
 @pytest.mark.parametrize(("right", "of"), [(0, 20), (3, 20), (20, 20), (700, 1000)])
@@ -25,8 +25,6 @@ def test_the_share_of_no_entries_is_nan() -> None:
 def test_intervals_contain_their_value() -> None:
     found = normal(2.0, 4.0)
     assert (found.low, found.value, found.high) == pytest.approx((-1.92, 2, 5.92), abs=0.01)
-    outside = percentiles(9.0, np.arange(5.0))
-    assert outside.low <= outside.value <= outside.high
     assert normal(0.9, 1.0).clip(0, 1) == Estimate(0.9, 0, 1)
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch_geometric.utils import coalesce, to_undirected
 
-from canet.diagnosis.perturb import draw_donors, drop_edges, rewire
+from canet.diagnosis.perturb import draw_donors, rewire
 from canet.util.sparse import unique_edges
 
 EDGES = torch.tensor([[0, 1, 2, 3, 4, 4, 2], [1, 0, 2, 4, 3, 4, 0]])
@@ -72,21 +72,9 @@ def test_edges_of_a_star_cannot_be_rewired(random: np.random.Generator) -> None:
     assert rewire(star, np.zeros(4), random, undirected=True)[0].equal(star)
 
 
-def test_both_directions_are_dropped_and_self_loops_are_kept(random: np.random.Generator) -> None:
-    assert drop_edges(EDGES, 5, 1.0, random)[0].tolist() == [[2, 4], [2, 4]]
-    assert drop_edges(EDGES, 5, 0.0, random)[0].equal(EDGES)
-    kept = 0
-    for _ in range(200):
-        pairs = set(zip(*drop_edges(EDGES, 5, 0.5, random)[0].tolist(), strict=True))
-        assert ((0, 1) in pairs) == ((1, 0) in pairs)
-        kept += (0, 1) in pairs
-    assert 70 < kept < 130
-
-
 def test_a_graph_without_edges_is_unchanged(random: np.random.Generator) -> None:
     none = torch.empty(2, 0, dtype=torch.long)
     assert rewire(none, np.zeros(4), random)[0].shape == (2, 0)
-    assert drop_edges(none, 4, 0.5, random)[0].shape == (2, 0)
 
 
 @pytest.mark.parametrize("undirected", [False, True])
@@ -94,9 +82,6 @@ def test_weights_stay_with_the_edges_that_are_kept(undirected: bool) -> None:
     random = np.random.default_rng(0)
     edges, _ = unique_edges(torch.from_numpy(random.integers(0, 30, (2, 80))), 30, undirected)
     weight = (edges[0] * edges[1]).float() + 1  # the same in both directions
-    kept, weights = drop_edges(edges, 30, 0.5, random, weight)
-    assert weights is not None
-    assert weights.equal((kept[0] * kept[1]).float() + 1)
     changed, weights = rewire(edges, np.zeros(30), random, undirected, weight)
     assert weights is not None
     assert sorted(weights.tolist()) == sorted(weight.tolist())

@@ -66,7 +66,7 @@ def test_weights_follow_the_likelihood() -> None:
 def test_likelihoods_are_means_over_parts_and_nodes() -> None:
     task = small_task(sample_weight=torch.rand(300) + 0.1)
     parts = Parts(task, torch.tensor([1.0, 2.0, 3.0]))
-    logits = {p: torch.randn(parts._nodes(p).numel(), 3) for p in parts.tasks}
+    logits = {p: torch.randn(parts.nodes(p).numel(), 3) for p in parts.tasks}
     found = []
     for part, own in parts.tasks.items():
         nodes = own.valid if part == "valid" else own.test_ood["held out"]

@@ -40,18 +40,11 @@ def test_the_temperature_of_few_nodes_stays_within_its_bounds(wrong: bool) -> No
 def test_a_bias_corrects_class_weights() -> None:
     logits, y = labelled(6000)
     bias = np.array([0.0, 3.0, -1.0, 0.5])
-    found = next(Calibration.fit_samples(2 * (logits + bias), y, ()))
+    found = Calibration.fit_with_bias(2 * (logits + bias), y)
     assert found.temperature == pytest.approx(2, rel=0.1)
     assert np.array(found.bias) - found.bias[0] == pytest.approx(bias[0] - bias, abs=0.3)
     probabilities = softmax(found.apply(2 * (logits + bias)), axis=1)
     assert probabilities.mean(axis=0) == pytest.approx(np.bincount(y) / 6000, abs=0.01)
-
-
-def test_a_weight_equals_a_repeated_node() -> None:
-    logits, y = labelled(50)
-    weight = np.random.default_rng(1).integers(0, 4, 50)
-    again = Calibration.fit(logits.repeat(weight, axis=0), y.repeat(weight)).temperature
-    assert Calibration.fit(logits, y, weight).temperature == pytest.approx(again, rel=1e-3)
 
 
 def test_two_classes_of_equal_size_have_the_second_as_the_rarer_one() -> None:

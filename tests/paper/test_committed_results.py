@@ -24,7 +24,7 @@ KNOWN = EXPERIMENTS | experiments.EXPERIMENTS
 EXPERIMENTS_OF = {
     "reproduction": [*EXPERIMENTS, "protocols"],
     "backbones": ["backbones"],
-    "diagnosis": ["diagnosis"],
+    "reliance": ["reliance"],
     "interventions": ["interventions"],
 }
 

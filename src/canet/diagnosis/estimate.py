@@ -54,12 +54,6 @@ def normal(value: float, variance: float) -> Estimate:
     return Estimate(value, value - half, value + half)
 
 
-def percentiles(value: float, resampled: np.ndarray) -> Estimate:
-    """Percentile interval of bootstrap values $[B]$, extended to contain `value`."""
-    low, high = np.percentile(resampled, [2.5, 97.5])
-    return Estimate(value, min(float(low), value), max(float(high), value))
-
-
 def score(metric: Metric, logits: np.ndarray, y: np.ndarray) -> Estimate | None:
     """Metric of logits $[n, C]$ and labels $[n]$; None if undefined (no nodes, a missing class)."""
     if not len(y) or np.isnan(values := metric.pseudo_values(logits, y)).any():

@@ -1,4 +1,4 @@
-"""Random changes of a graph: features of other nodes, rewired edges, dropped edges."""
+"""Random changes of a graph: features of other nodes, rewired edges."""
 
 from __future__ import annotations
 
@@ -80,22 +80,3 @@ def rewire(
         source[pair[valid]] = new_source[valid]
     edges = torch.from_numpy(np.stack([source, target]))
     return unique_edges(edges, len(graph), True, weight) if undirected else (edges, weight)
-
-
-def drop_edges(
-    edge_index: Tensor,
-    num_nodes: int,
-    rate: float,
-    random: np.random.Generator,
-    weight: Tensor | None = None,
-) -> tuple[Tensor, Tensor | None]:
-    """Drop a random share `rate` of the edges; returns $[2, E']$ and the weights $[E']$.
-
-    Both directions of an edge are dropped together. Self-loops are kept.
-    """
-    source, target = edge_index.numpy()
-    pair = np.minimum(source, target) * num_nodes + np.maximum(source, target)
-    _, number = np.unique(pair, return_inverse=True)
-    keep = random.random(number.max(initial=-1) + 1) >= rate
-    kept = torch.from_numpy(keep[number] | (source == target))
-    return edge_index[:, kept], None if weight is None else weight[kept]

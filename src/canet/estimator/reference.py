@@ -74,8 +74,8 @@ class Reference:
     def calibrate(self, with_bias: bool) -> Calibration:
         """Learn corrections of the probabilities from the validation nodes."""
         logits, y = self.valid_logits.double().numpy(), self.valid_y.numpy()
-        biased = Calibration.fit_samples(logits, y, ())
-        fitted = next(biased) if with_bias else Calibration.fit(logits, y)
+        fit = Calibration.fit_with_bias if with_bias else Calibration.fit
+        fitted = fit(logits, y)
         return fitted.with_threshold(logits, y, self.train_label_counts.numpy())
 
     def tensors(self) -> dict[str, Tensor]:

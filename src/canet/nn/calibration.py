@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -34,47 +33,37 @@ class Calibration:
     threshold: float = 0.5
 
     @classmethod
-    def fit(
-        cls, logits: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None
-    ) -> Calibration:
+    def fit(cls, logits: np.ndarray, y: np.ndarray) -> Calibration:
         r"""Fit the temperature T of temperature scaling to class indices $[n]$.
 
-        T minimises $-\sum_v w_v \log \mathrm{softmax}(z_v / T)_{y_v}$ (Guo et al., "On calibration
-        of modern neural networks", ICML '17) for logits $z$ $[n, C]$ and weights $w$ $[n]$, by
-        default all 1. T > 1 means that the model is overconfident. The prior
-        $\log T \sim N(0, \frac{1}{4})$ keeps T near 1 if there are few nodes.
+        T minimises $-\sum_v \log \mathrm{softmax}(z_v / T)_{y_v}$ (Guo et al., "On calibration of
+        modern neural networks", ICML '17) for logits $z$ $[n, C]$. T > 1 means that the model is
+        overconfident. The prior $\log T \sim N(0, \frac{1}{4})$ keeps T near 1 if there are few
+        nodes.
         """
-        weight = np.ones(len(y)) if weight is None else weight
-        used = np.flatnonzero(weight)
-        weight, total = weight[used], weight.sum()
-        highest = logits[used].max(axis=1)
-        above = highest - logits[used, y[used]]
-        below = np.ascontiguousarray((logits[used] - highest[:, None]).T)
+        highest = logits.max(axis=1)
+        above = highest - logits[np.arange(len(y)), y]
+        below = np.ascontiguousarray((logits - highest[:, None]).T)
 
         def loss(log_temperature: float) -> float:
             temperature = math.exp(log_temperature)
             losses = above / temperature + np.log(np.exp(below / temperature).sum(axis=0))
             prior = (log_temperature / LOG_TEMPERATURE_STD) ** 2 / 2
-            return float((weight @ losses + prior) / total)
+            return float((losses.sum() + prior) / len(y))
 
         bounds = (math.log(MIN_TEMPERATURE), math.log(MAX_TEMPERATURE))
         return cls(math.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x))
 
     @classmethod
-    def fit_samples(
-        cls, logits: np.ndarray, y: np.ndarray, samples: Iterable[np.ndarray]
-    ) -> Iterator[Calibration]:
-        """Yield the calibration with biases of all nodes, then that of each sample of rows $[m]$.
+    def fit_with_bias(cls, logits: np.ndarray, y: np.ndarray) -> Calibration:
+        """Fit a temperature and one bias per class.
 
-        This is bias-corrected temperature scaling (Alexandari et al., ICML '20), with one bias per
-        class. A model that was trained with class weights overestimates the probability of rare
-        classes; a temperature cannot correct that. A fit of a sample starts from the result of all.
+        This is bias-corrected temperature scaling (Alexandari et al., ICML '20). A model that was
+        trained with class weights overestimates the probability of rare classes; a temperature
+        cannot correct that.
         """
-        theta = start = _fit_bias(logits, y, np.zeros(1 + logits.shape[1]))
-        yield cls(math.exp(theta[0]), theta[1:].tolist())
-        for rows in samples:
-            theta = _fit_bias(logits[rows], y[rows], start)
-            yield cls(math.exp(theta[0]), theta[1:].tolist())
+        theta = _fit_bias(logits, y)
+        return cls(math.exp(theta[0]), theta[1:].tolist())
 
     def with_threshold(
         self, logits: np.ndarray, y: np.ndarray, label_counts: np.ndarray
@@ -136,7 +125,7 @@ class Calibration:
         return np.where(probabilities[:, positive] >= limit, positive, 1 - positive)
 
 
-def _fit_bias(logits: np.ndarray, y: np.ndarray, start: np.ndarray) -> np.ndarray:
+def _fit_bias(logits: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Fit the log temperature and one bias per class $[1 + C]$ to class indices $[n]$."""
     n, hot = len(y), np.eye(logits.shape[1])[y]
     prior = np.array([LOG_TEMPERATURE_STD, *[BIAS_STD] * logits.shape[1]]) ** -2.0
@@ -153,4 +142,5 @@ def _fit_bias(logits: np.ndarray, y: np.ndarray, start: np.ndarray) -> np.ndarra
         (math.log(MIN_TEMPERATURE), math.log(MAX_TEMPERATURE)),
         *[(None, None)] * logits.shape[1],
     ]
+    start = np.zeros(1 + logits.shape[1])
     return np.asarray(minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x)

@@ -3,6 +3,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,44 +27,39 @@ def rare(n: int, seed: int, slope: float = 2.0) -> tuple[np.ndarray, np.ndarray]
 
 
 METRICS = ("accuracy", "roc_auc", "macro_f1", "average_precision")
-BINARY = rare(2000, 0), rare(1500, 1)
-
-
-@pytest.mark.parametrize("metric", METRICS)
-def test_the_range_contains_the_value_which_is_at_most_validation(metric: str) -> None:
-    for held_out in (math.nan, 0.0, 0.3, 0.8, 1.0):
-        found = expected_score(*BINARY[0], BINARY[1][0], held_out=held_out, metric=metric)
-        assert found.value <= found.validation
-        assert 0 <= found.low <= found.value <= found.high <= 1
+(VALID, Y), (NEW, _) = rare(2000, 0), rare(1500, 1)
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_the_estimate_is_the_mean_of_confidence_and_held_out_score(metric: str) -> None:
-    plain = expected_score(*BINARY[0], BINARY[1][0], metric=metric)
-    held_out = max(plain.validation - 0.3, 0.05)
-    known = expected_score(*BINARY[0], BINARY[1][0], held_out=held_out, metric=metric)
-    kind = expected.KINDS[metric]
-    for found, estimate in ((plain, plain.confidence), (known, (plain.confidence + held_out) / 2)):
-        low, centre, high = expected.ERRORS[kind, "held_out" if found is known else "confidence"]
-        value = min(estimate + centre, plain.validation)
-        assert found.value == pytest.approx(max(value, 0))
-        assert found.low == pytest.approx(np.clip(estimate + low, 0, found.value))
-        assert found.high == pytest.approx(np.clip(estimate + high, found.value, 1))
+    """Its range contains it and has the errors of the study; it is at most validation."""
+    for held_out, is_auto in ((math.nan, True), (0.0, False), (0.6, True), (1.0, True)):
+        how: dict[str, Any] = {"held_out": held_out, "is_auto": is_auto}
+        found = expected_score(VALID, Y, NEW, metric=metric, **how)
+        unknown = math.isnan(held_out)
+        assert found.source == ("confidence" if unknown else "auto" if is_auto else "held_out")
+        errors = np.array(expected.ERRORS[expected.KINDS[metric], found.source])
+        estimate = found.confidence if unknown else (found.confidence + held_out) / 2
+        low, value, high = estimate + errors
+        assert found.value == pytest.approx(np.clip(value, 0, found.validation))
+        assert found.low == pytest.approx(np.clip(low, 0, found.value))
+        assert found.high == pytest.approx(np.clip(high, found.value, 1))
 
 
 @pytest.mark.parametrize("kind", sorted(set(expected.KINDS.values())))
 def test_the_range_is_wider_without_a_held_out_score(kind: str) -> None:
-    known, unknown = expected.ERRORS[kind, "held_out"], expected.ERRORS[kind, "confidence"]
-    assert unknown[2] - unknown[0] > known[2] - known[0]
-    for low, centre, high in (known, unknown, expected.ERRORS[kind, "auto"]):
-        assert low < centre < high
+    limits = [expected.ERRORS[kind, source] for source in ("auto", "held_out", "confidence")]
+    widths = [high - low for low, _, high in limits]
+    assert max(widths) == widths[-1]
 
 
-@pytest.mark.parametrize("gap", [True, False])
-def test_a_large_expected_loss_is_a_warning(gap: bool) -> None:
-    found = expected_score(*labelled(1500), labelled(1200, seed=1)[0])
-    value = found.validation - expected.MAX_LOSS[found.source] + (-0.01 if gap else 0.01)
-    assert replace(found, value=value).warns == gap
+def test_a_large_expected_loss_is_a_warning() -> None:
+    found = expected_score(VALID, Y, NEW)
+    for source, most in expected.MAX_LOSS.items():
+        for loss in (most + 0.001, most - 0.001):
+            own = replace(found, source=source, value=found.validation - loss)
+            assert own.warns == (loss > most)
+            assert replace(own, metric="average_precision").warns
 
 
 @pytest.mark.parametrize(("scale", "hardness"), [(1.0, 1.0), (4.0, 1.0), (1.0, 0.5)])
@@ -94,44 +91,38 @@ def test_another_metric_is_expected_from_calibrated_probabilities(metric: str) -
     assert found.validation > found.actual.value + 0.02  # where positive nodes are hard to find
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_the_baseline_is_the_score_of_the_same_answer_for_every_node(metric: str) -> None:
-    (logits, y), same = BINARY[0], np.zeros(2000)
-    found = expected_score(logits, y, logits, metric=metric)
-    by_hand = {
-        "accuracy": accuracy_score(y, same),
-        "roc_auc": roc_auc_score(y, same),
-        "macro_f1": f1_score(y, same, average="macro", zero_division=0),
-        "average_precision": average_precision_score(y, same),
-    }
-    assert found.baseline == pytest.approx(by_hand[metric])
+@pytest.mark.parametrize(
+    ("metric", "function"),
+    [
+        ("accuracy", accuracy_score),
+        ("roc_auc", roc_auc_score),
+        ("macro_f1", partial(f1_score, average="macro", zero_division=0)),
+        ("average_precision", average_precision_score),
+    ],
+)
+def test_the_baseline_is_the_score_of_the_same_answer_for_every_node(
+    metric: str, function: Callable[..., float]
+) -> None:
+    found = expected_score(VALID, Y, NEW, metric=metric, rarer=1)
+    assert found.baseline == pytest.approx(function(Y, np.zeros(len(Y))))
     for lead in (0.5, 1.5):
         value = found.baseline + lead * expected.MIN_LEAD
         assert replace(found, value=value).is_hardly_better == (lead < 1)
-
-
-def test_the_rarer_class_may_be_the_first() -> None:
-    (logits, y), (new, _) = BINARY
-    for metric in ("average_precision", "macro_f1"):
-        second = expected_score(logits, y, new, metric=metric, rarer=1)
-        first = expected_score(logits[:, ::-1], 1 - y, new[:, ::-1], metric=metric, rarer=0)
-        assert first.share == pytest.approx(second.share, rel=1e-3)
-        assert first.baseline == pytest.approx(second.baseline)
+    swapped = expected_score(VALID[:, ::-1], 1 - Y, NEW[:, ::-1], metric=metric, rarer=0)
+    assert (swapped.baseline, swapped.share) == pytest.approx((found.baseline, found.share), 1e-3)
 
 
 def test_the_held_out_score_is_given_or_that_of_the_average() -> None:
     model, new = planted(sign_of(3), random_graph()), random_graph(seed=1)
-    score = {"before": Candidate("erm"), AVERAGE: Candidate(AVERAGE, shifts={"a": 0.5, "b": 0.7})}
-
-    def held_out(**known: float) -> float:
-        found = compute(make_context(model, new, **known))
-        assert found is not None
-        return found.held_out
-
-    assert math.isnan(held_out())
-    model.candidates_ = list(score.values())
-    assert held_out() == pytest.approx(0.6)
-    assert held_out(held_out=0.3) == 0.3
+    plain = compute(make_context(model, new))
+    model.candidates_ = [Candidate("erm"), Candidate(AVERAGE, shifts={"a": 0.5, "b": 0.7})]
+    auto, given = (compute(make_context(model, new, held_out=score)) for score in (None, 0.3))
+    assert plain is not None
+    assert auto is not None
+    assert given is not None
+    assert math.isnan(plain.held_out)
+    assert (auto.held_out, auto.source) == (pytest.approx(0.6), "auto")
+    assert (given.held_out, given.source) == (0.3, "held_out")
 
 
 @pytest.mark.parametrize("kind", [torch.Tensor.clone, torch.Tensor.requires_grad_])

@@ -15,7 +15,6 @@ from canet.nn.calibration import Calibration
 NUM_BINS = 15
 NUM_COVERAGES = 20  # points of the abstention curve
 MIN_NOVELTY = 0.95  # novelty score above which a node counts as novel
-MOSTLY_NOVEL = 0.5  # share of novel nodes
 CLEAR_GAP = 0.02  # between mean confidence and accuracy
 MIN_NODES = 50  # for a reliable temperature
 
@@ -70,11 +69,6 @@ class Novelty:
     # AUROC of the novelty score between correct and wrong predictions on the new graph; None
     # without labels, or if all predictions are correct or all are wrong.
     error_auroc: Estimate | None
-
-    @property
-    def is_mostly_novel(self) -> bool:
-        """Whether at least half of the new nodes are novel."""
-        return self.novel.value >= MOSTLY_NOVEL
 
 
 @dataclass(frozen=True)

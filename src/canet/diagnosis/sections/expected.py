@@ -158,7 +158,7 @@ def expected_score(
     if metric == "accuracy":
         calibration = Calibration.fit(valid, y)
     else:
-        calibration = next(Calibration.fit_samples(valid, y, ()))
+        calibration = Calibration.fit_with_bias(valid, y)
     probabilities = softmax(calibration.apply(new), axis=1)
     confidence = float(scorer.pseudo_values(new, probabilities).mean())
     validation = float(scorer.pseudo_values(valid, y).mean())
