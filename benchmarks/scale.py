@@ -120,7 +120,7 @@ def stages(
 ) -> dict[str, float]:
     """Return the seconds per batch of each stage, one after the other, and the bytes moved."""
     sample, fetch, train = Stopwatch(), Stopwatch(), Stopwatch()
-    lazy, order = fields._graph(False), fields.nodes["train"]
+    lazy, order = fields._graph(False), fields.task.train
     method.train()
     moved = rows = 0
     for number, nodes in enumerate(islice(order.split(BATCH), TIMED_BATCHES)):
