@@ -73,9 +73,9 @@ def _held_out(
 def training_part(task: ShiftTask) -> ShiftTask:
     """Return the task with in-distribution nodes only, without its shifted test sets.
 
-    All nodes of a graph store are in distribution.
+    A user graph, such as that of a store, has no others.
     """
-    if "csr" in task.data:
+    if task.in_distribution.all():
         return replace(task, test_ood={}, left_out={}, rarer=task.scorer.positive, checked=True)
     inside = task.in_distribution.nonzero().squeeze(1)
     number = torch.full((task.num_nodes,), -1)

@@ -130,8 +130,10 @@ def _shift_and_scale(
     x: Tensor | SparseMatrix, number: Tensor, mean: Tensor, scale: Tensor
 ) -> Features:
     """Subtract `mean` $[G, D]$ and multiply by `scale` $[G, D]$ of each row's graph $[n]$."""
-    if isinstance(x, Tensor):
-        return ((x - mean[number]) * scale[number]).float()
+    if isinstance(x, Tensor):  # doubles of some rows at a time need little memory
+        pairs = zip(x.split(ROWS_AT_ONCE), number.split(ROWS_AT_ONCE), strict=True)
+        parts = [((rows - mean[own]) * scale[own]).float() for rows, own in pairs]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
     pattern = x.pattern
     value = x.value * scale[number[pattern.row], pattern.col]
     starts = torch.arange(len(number) + 1, device=number.device)
