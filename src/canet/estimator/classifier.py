@@ -247,7 +247,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             raise InputError(f"threads is {self.threads!r}: pass a number from 1 to 1,024, or None")
         if warm_start is not None:
             self._check_earlier(warm_start)
-        decide = planner(self.get_params(deep=False), settings)
+        decide = planner(vars(self), settings)
         (opened, plan), seed = graph_to_fit(data, columns, arrays, decide, warm_start), self._seed()
         with fit_display("checking", quiet=not self.verbose) as display:
             prepared, user = training_data(self, opened, arrays, seed, warm_start)

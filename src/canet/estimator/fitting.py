@@ -27,7 +27,7 @@ READ_ARGUMENTS = signature(read_graph).parameters.keys() - {"source", "edges", "
 
 
 def planner(params: Mapping[str, Any], settings: ModelSettings) -> Callable[[UserGraph], Plan]:
-    """Return the function that decides how a classifier with these parameters trains on a graph."""
+    """Return the function that decides how a classifier with these attributes trains on a graph."""
     method, device, jobs = (params[name] for name in ("method", "device", "n_jobs"))
     named = {name for name, value in params.items() if value is not None}
     processes = jobs if isinstance(jobs, int) and not params["ray"] else 1
