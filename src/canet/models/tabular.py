@@ -20,7 +20,7 @@ from canet.training.prepared import PreparedGraph, as_dense, task_graph
 from canet.util.files import scratch_array
 from canet.util.progress import say
 
-MAX_NUMBERS = 2**26
+MAX_NUMBERS = 2**25
 """Numbers of the columns of a graph on disk that are in memory for training."""
 
 
