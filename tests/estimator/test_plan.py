@@ -49,8 +49,8 @@ def test_memory_decides() -> None:
     assert decided(15.1) == decided(None) == (False, False)
     assert decided(14.9) == decided(1) == (True, False)
     assert decided(15.1, in_memory=False) == (False, False)
-    assert decided(14.9, in_memory=False) == decided(8.1, in_memory=False) == (True, False)
-    assert decided(7.9, in_memory=False) == (True, True)
+    assert decided(14.9, in_memory=False) == decided(12.1, in_memory=False) == (True, False)
+    assert decided(11.9, in_memory=False) == (True, True)
     assert decided(31, processes=2) == (False, False)
     assert decided(29, processes=2) == (True, False)
 

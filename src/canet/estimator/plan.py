@@ -18,7 +18,7 @@ from canet.util.memory import free_memory
 
 STEP = 15
 """Memory of a training step on the whole graph, relative to the arrays of the graph."""
-LOADED = 8
+LOADED = 12
 """Memory of a graph store in memory with the columns of models, relative to its arrays."""
 BATCH_SIZE = 1_024
 FANOUT = (15, 10, 5)

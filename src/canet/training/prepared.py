@@ -27,6 +27,8 @@ from canet.util.devices import has_room
 from canet.util.files import scratch_array
 from canet.util.sparse import Csr, from_scipy, to_scipy
 
+MAX_KEPT = 2**20
+"""Numbers of features up to which their columns are kept from one model to the next."""
 BYTES_PER_NODE = 16  # row pointers and positions
 COLUMNS = ("x", "edge_index", "batch", "edge_weight", "num_nodes", "node_id", "csr")
 """Columns of a graph that its checks use."""
@@ -189,6 +191,14 @@ class PreparedGraph:
         other._features, other._scalers, other._with_neighbours = {}, {}, None
         other._known = None
         return other
+
+
+def forget_columns(task: ShiftTask) -> None:
+    """Free the columns of a large graph in memory, which the next model computes again."""
+    for graph in _graphs_of(task).values():
+        x = graph.user_graph.x
+        if (x.values() if x.is_sparse_csr else x).numel() > MAX_KEPT:
+            graph._features, graph._with_neighbours = {}, None
 
 
 def as_dense(rows: Features) -> Tensor:
