@@ -22,6 +22,7 @@ from canet.util.memory import check_memory
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import DTypeLike
 
 BYTES_IN_MEMORY = 2**28
 """Larger temporary arrays are in a file, so that the system can move them out of memory."""
@@ -92,7 +93,7 @@ def write_errors(path: Path) -> Iterator[None]:
         raise WriteError(error.errno, error.strerror, str(path)) from error
 
 
-def scratch_array(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+def scratch_array(shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
     """Return an array without content: in memory, or if it is large in a file without a name."""
     import numpy as np
 
