@@ -11,7 +11,7 @@ import typer
 
 from benchmarks.harness import run_bench
 from benchmarks.scale import measure_in_process as measure_scale
-from benchmarks.scale_report import draw_scale, scale_table
+from benchmarks.scale_report import draw_default, draw_scale, scale_table
 from benchmarks.user_graph import GRAPHS, STAGES, measure_in_process
 from canet.cli.main import main
 from canet.cli.options import DataRoot, Device, Quiet, names
@@ -99,6 +99,10 @@ def scale(
     sizes: Annotated[
         str, typer.Option(help="Numbers of nodes of the graphs on the CPU, such as 1e5,1e6.")
     ] = "1e5,1e6,1e7",
+    default_sizes: Annotated[
+        str, typer.Option(help="Numbers of nodes on which the default is measured.")
+    ] = "1e3,1e4,1e5,1e6,1e7",
+    time_limit: Annotated[float, typer.Option(min=0, help="Seconds of the default.")] = 120,
     device: Device = "cpu",
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
     folder: Annotated[
@@ -110,16 +114,27 @@ def scale(
 ) -> None:
     """Speed and memory on R-MAT graphs of growing size: convert, train in batches and predict.
 
-    On a GPU, the graph has the size of ogbn-papers100M.
+    On a GPU, the graph has the size of ogbn-papers100M. The default, NodeClassifier(), is measured
+    on its own sizes; files with `-default` in their names have its table and picture.
     """
+    place = str(folder or tempfile.gettempdir())
+    of_default = [int(float(size)) for size in names(default_sizes) or ()]
+    how = threads, place, time_limit, device
+    default = {count: measure_scale("default", count, *how) for count in of_default}
+    if default:
+        of_its_own = out.with_stem(f"{out.stem}-default")
+        draw_default(list(default.values()), of_its_own)
+        write_json(of_its_own, list(default.values()))
+        print(scale_table(list(default.values())))
     if pick_device(device).type == "cuda":
         cases = [[m, p, 1.0] for p in ("high", "highest") for m in ("erm", "canet")]
         cases += [["erm", "high", kept] for kept in (0.25, 0.05)]
         found = [measure_scale("cuda", *case) for case in cases]
     else:
-        place = str(folder or tempfile.gettempdir())
         counts = [int(float(size)) for size in names(sizes) or ()]
-        found = [measure_scale("cpu", count, threads, place) for count in counts]
+        found = [
+            measure_scale("cpu", count, threads, place) | default.get(count, {}) for count in counts
+        ]
         draw_scale(found, out)
     write_json(out, found)
     print(scale_table(found))

@@ -17,13 +17,16 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
 from benchmarks.rmat import RMat
+from canet import NodeClassifier
 from canet.data.graph_store import GraphStore, GraphStoreWriter
 from canet.data.user_task import user_task
 from canet.methods import BACKBONES, Method, get_method
+from canet.models import Auto
 from canet.nn import Graph
 from canet.nn.operations import select_rows
 from canet.training import Trainer
@@ -58,9 +61,14 @@ def measure_in_process(device: str, *arguments: Any) -> dict[str, Any]:
 
 def main(device: str, arguments: str) -> None:
     """Measure one size, and print the result as JSON."""
-    keep_freed_memory()
-    measure = measure_store if device == "cpu" else measure_on_gpu
-    print(json.dumps(measure(*json.loads(arguments))))
+    if device != "default":  # as in Python, where a user calls NodeClassifier
+        keep_freed_memory()
+    kinds: dict[str, Callable[..., dict[str, Any]]] = {
+        "cpu": measure_store,
+        "default": measure_default,
+        "cuda": measure_on_gpu,
+    }
+    print(json.dumps(kinds[device](*json.loads(arguments))))
 
 
 def measure_store(num_nodes: int, threads: int, folder: str) -> dict[str, Any]:
@@ -98,6 +106,39 @@ def measure_store(num_nodes: int, threads: int, folder: str) -> dict[str, Any]:
     return found
 
 
+def measure_default(
+    num_nodes: int, threads: int, folder: str, time_limit: float, device: str
+) -> dict[str, Any]:
+    """Fit the default on a graph store of `num_nodes` nodes."""
+    torch.set_num_threads(threads)
+    graph, first = RMat(num_nodes, DEGREE * num_nodes, FEATURES), list[float]()
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        path = Path(place) / "store"
+        convert(graph, path)
+        begin, model = time.perf_counter(), NodeClassifier(time_limit=time_limit, device=device)
+        trying = Auto._try
+
+        def timed(*arguments: Any) -> Any:
+            found = trying(*arguments)
+            first.append(time.perf_counter() - begin)
+            return found
+
+        with patch.object(Auto, "_try", timed), PeakMemory() as peak:
+            model.fit(path)
+        seconds = time.perf_counter() - begin
+        arrays = 4 * num_nodes * FEATURES + 16 * GraphStore(path).num_edges
+    return {
+        "nodes": num_nodes,
+        "default s": seconds,
+        "default first s": first[0],
+        "default limit s": time_limit,
+        "default models": sum(not one.note for one in model.candidates_),
+        "default batches": model.settings_["batch_size"] > 0,
+        "default peak GB": peak.bytes / 1e9,
+        "arrays GB": arrays / 1e9,
+    }
+
+
 def convert(graph: RMat, path: Path) -> float:
     """Write the graph as a store, and return the seconds without those to generate it."""
     generating, begin = Stopwatch(), time.perf_counter()
@@ -110,7 +151,8 @@ def convert(graph: RMat, path: Path) -> float:
         writer.set_labels(labels)
         order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))
         num_seeds = graph.num_nodes // NODES_PER_SEED
-        train, valid, _ = order.split([num_seeds, VALID, graph.num_nodes - num_seeds - VALID])
+        num_valid = min(VALID, num_seeds)
+        train, valid = order[:num_seeds], order[num_seeds : num_seeds + num_valid]
         writer.set_split({"train": train, "valid": valid})
     return time.perf_counter() - begin - generating.seconds
 
@@ -120,7 +162,7 @@ def stages(
 ) -> dict[str, float]:
     """Return the seconds per batch of each stage, one after the other, and the bytes moved."""
     sample, fetch, train = Stopwatch(), Stopwatch(), Stopwatch()
-    lazy, order = fields._graph(False), fields.nodes["train"]
+    lazy, order = fields._graph(False), fields.task.train
     method.train()
     moved = rows = 0
     for number, nodes in enumerate(islice(order.split(BATCH), TIMED_BATCHES)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from benchmarks.pictures import short_number
 from canet.report.figures import MARKERS, new_figure, tidy
 from canet.util.rendering import save_figure
 
+MISSING = "–"
 GPU_ROWS = {
     "precision of products": lambda f: {"high": "TF32", "highest": "fp32"}[f["precision"]],
     "nodes whose features are on the GPU": lambda f: f"{100 * f['features on GPU']:.0f} %",
@@ -41,6 +42,14 @@ CPU_ROWS = {
     "copy bandwidth, GB/s": lambda f: f"{f['copy GB/s']:.1f}",
     "share of it in sample and fetch": lambda f: f"{100 * share_of_copy(f):.0f} %",
 }
+DEFAULT_ROWS = {
+    "default, seconds": lambda f: f"{f['default s']:.0f}",
+    "default, seconds until the first model": lambda f: f"{f['default first s']:.1f}",
+    "default, compared models": lambda f: str(f["default models"]),
+    "default, networks in batches": lambda f: "yes" if f["default batches"] else "no",
+    "default, peak memory besides files, GB": lambda f: f"{f['default peak GB']:.2f}",
+    "default, peak memory / arrays": lambda f: f"{f['default peak GB'] / f['arrays GB']:.1f}",
+}
 
 
 def seeds_per_second(found: dict[str, Any]) -> float:
@@ -60,17 +69,25 @@ def share_of_copy(found: dict[str, Any]) -> float:
 def scale_table(results: Sequence[dict[str, Any]]) -> str:
     """Return a Markdown table with a column for each measurement."""
     on_gpu = "method" in results[0]
-    rows = GPU_ROWS if on_gpu else CPU_ROWS
+    rows = GPU_ROWS if on_gpu else CPU_ROWS | DEFAULT_ROWS
     heads = [f["method"] if on_gpu else f"{short_number(f['nodes'])} nodes" for f in results]
     lines = ["| | " + " | ".join(heads) + " |", "|---|" + "--:|" * len(heads)]
     for name, cell in rows.items():
-        lines.append(f"| {name} | " + " | ".join(cell(found) for found in results) + " |")
+        cells = [_cell(cell, found) for found in results]
+        if any(cell != MISSING for cell in cells):
+            lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _cell(cell: Callable[[dict[str, Any]], str], found: dict[str, Any]) -> str:
+    try:
+        return cell(found)
+    except KeyError:  # not measured for this size
+        return MISSING
 
 
 def draw_scale(results: Sequence[dict[str, Any]], out: Path) -> None:
     """Draw speed, memory and the time of each stage against the number of nodes."""
-    nodes = [found["nodes"] for found in results]
     panels: dict[str, dict[str, list[float]]] = {
         "per second": {
             "training nodes": [seeds_per_second(found) for found in results],
@@ -85,6 +102,25 @@ def draw_scale(results: Sequence[dict[str, Any]], out: Path) -> None:
             for name in ("sample", "fetch", "train")
         },
     }
+    _draw([found["nodes"] for found in results], panels, out)
+
+
+def draw_default(results: Sequence[dict[str, Any]], out: Path) -> None:
+    """Draw time and memory of the default against the number of nodes."""
+    panels: dict[str, dict[str, list[float]]] = {
+        "seconds": {
+            "fit": [found["default s"] for found in results],
+            "first model": [found["default first s"] for found in results],
+        },
+        "GB": {
+            "memory besides files": [found["default peak GB"] for found in results],
+            "arrays of the graph": [found["arrays GB"] for found in results],
+        },
+    }
+    _draw([found["nodes"] for found in results], panels, out)
+
+
+def _draw(nodes: Sequence[int], panels: dict[str, dict[str, list[float]]], out: Path) -> None:
     figure = new_figure(1, len(panels), width=3.6, height=3.0)
     for axes, (unit, lines) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
         for marker, (name, values) in zip(MARKERS, lines.items(), strict=False):

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.rmat import RMat
 from benchmarks.scale import bytes_of_step, measure_in_process
-from benchmarks.scale_report import draw_scale, scale_table
+from benchmarks.scale_report import draw_default, draw_scale, scale_table
 
 RESULTS = Path(__file__).parents[2] / "results" / "performance"
 
@@ -40,6 +40,17 @@ def test_a_small_graph_is_converted_trained_and_predicted(tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
     draw_scale([found, found | {"nodes": 40_000}], tmp_path / "scale.json")
     assert (tmp_path / "scale.svg").exists()
+
+
+@pytest.mark.slow
+def test_the_default_is_measured_and_drawn(tmp_path: Path) -> None:
+    found = measure_in_process("default", 1_000, 1, str(tmp_path), 0, "cpu")
+    assert found["default models"] == 1
+    assert 0 < found["default first s"] <= found["default s"]
+    assert not list(tmp_path.iterdir())
+    draw_default([found, found | {"nodes": 2_000}], tmp_path / "default.json")
+    assert (tmp_path / "default.svg").exists()
+    assert "| default, compared models | 1 | – |" in scale_table([found, {"nodes": 2_000}])
 
 
 @pytest.mark.parametrize("name", ["scale-cpu", "scale-h200"])

@@ -71,7 +71,7 @@ def test_pieces_give_the_logits_of_the_whole_graph(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if in_file:
-        monkeypatch.setattr(pieces, "BYTES_IN_MEMORY", 0)
+        monkeypatch.setattr("canet.util.files.BYTES_IN_MEMORY", 0)
     model, x = model_of(method, backbone, **settings), torch.randn(N, 4)
     weight = torch.rand(edges().shape[1]) + 0.5
     graph = Graph(edges(), N, model.operators, edge_weight=weight)
@@ -124,7 +124,7 @@ def test_a_full_disk_for_states_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(*_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(pieces, "BYTES_IN_MEMORY", 0)
+    monkeypatch.setattr("canet.util.files.BYTES_IN_MEMORY", 0)
     monkeypatch.setattr(os, "posix_fallocate", refuse, raising=False)
     model, x = model_of("erm", "gcn"), torch.randn(N, 4)
     lazy = Graph(edges(), N, model.operators)

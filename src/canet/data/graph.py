@@ -53,6 +53,13 @@ class UserGraph:
     def num_nodes(self) -> int:
         return int(self.x.shape[0])
 
+    @property
+    def num_edges(self) -> int:
+        """Number of edges, with self-loops."""
+        if self.csr is not None:
+            return self.csr.num_edges
+        return 0 if self.edge_index is None else int(self.edge_index.shape[1])
+
     def rows(self, nodes: object, name: str = "nodes") -> Tensor:
         """Return the rows of nodes; arguments as for `check_nodes`."""
         find = None if self.node_id is None else self._find

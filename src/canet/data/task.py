@@ -29,6 +29,8 @@ from canet.errors import InputError
 from canet.util.sparse import components
 
 IN_DISTRIBUTION_SPLITS = ("train", "valid", "test_id")
+MAX_SCORED = 10_000
+"""Training nodes of a graph on disk that are scored, and nodes on which models are compared."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class ShiftTask:
             `environment` $[N]$ with environment ids (-1 if unknown) and `batch` $[N]$ with the
             number of each node's graph, from 0. Without `batch`, each connected component is a
             graph. The data of a graph store that stays on disk has `csr` instead of
-            `edge_index`, and the `store`.
+            `edge_index`, the `store`, and possibly `separated` $[N]$, a mask of nodes that are a
+            graph of their own: edges between them and the others are ignored.
         train, valid, test_id: Node ids or masks of disjoint in-distribution splits; `test_id` may
             be empty.
         test_ood: Name → node ids of each shifted test set, in the order of reports.
@@ -192,7 +195,7 @@ class ShiftTask:
         their graphs. Graphs without an in-distribution node are not observed.
         """
         mask = self.in_distribution
-        if not (self.inductive or mask.all()):
+        if not (self.inductive or mask.all() or "csr" in self.data):
             graph = self.data.get("batch")
             if graph is None:
                 weight = self.data.get("edge_weight")
@@ -212,6 +215,13 @@ class ShiftTask:
         left_out = {f"left_out/{name}": nodes for name, nodes in self.left_out.items()}
         return splits | ood | left_out
 
+    def scored(self) -> dict[str, Tensor]:
+        """The splits; of a graph on disk, `train` is a random sample."""
+        splits = self.splits()
+        if "csr" in self.data:
+            splits["train"] = sample_nodes(self.train, MAX_SCORED)
+        return splits
+
     def training_edges(self) -> tuple[Tensor, Tensor | None]:
         """Edges $[2, E']$ that training and validation may use, and their weights $[E']$ or None.
 
@@ -223,6 +233,17 @@ class ShiftTask:
             return edge_index, weight
         inside = self.in_distribution[edge_index].all(dim=0)
         return edge_index[:, inside], None if weight is None else weight[inside]
+
+
+def sample_nodes(nodes: Tensor, count: int) -> Tensor:
+    """Return at most `count` of some nodes, at random, and always the same.
+
+    A smaller sample is the beginning of a larger one.
+    """
+    if nodes.numel() <= count:
+        return nodes
+    order = torch.randperm(nodes.numel(), generator=torch.Generator().manual_seed(0))
+    return nodes[order[:count]]
 
 
 def checked_data(data: GraphObject) -> GraphObject:

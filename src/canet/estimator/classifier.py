@@ -25,6 +25,7 @@ from canet.estimator.fitting import (
     class_weights,
     describe_data,
     graph_to_fit,
+    planner,
     training_data,
     warn_scales,
 )
@@ -217,7 +218,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             data: A PyG `Data` with `x` $[N, D]$, `edge_index`, `y` $[N]$ (integers or strings) and
                 possibly `edge_weight` $[E]$; what `canet.read_graph` reads: a folder or file, a
                 table of nodes, or a networkx graph; or a `canet.GraphStore` or its path, which
-                stays on disk if `batch_size` or `fanout` is set.
+                stays on disk if it does not fit into memory, or `batch_size` or `fanout` is set.
             edges: The table of edges, if `data` is a table of nodes.
             label: Column with the classes, if `data` is not a PyG `Data`.
             train, valid: Masks $[N]$, row numbers, or names (strings). By default all labelled
@@ -251,11 +252,13 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             raise InputError(f"threads is {self.threads!r}: pass a number from 1 to 1,024, or None")
         if warm_start is not None:
             self._check_earlier(warm_start)
-        opened = graph_to_fit(data, columns, arrays, settings, warm_start)
-        seed = self._seed()
+        decide = planner(vars(self), settings)
+        (opened, plan), seed = graph_to_fit(data, columns, arrays, decide, warm_start), self._seed()
         with fit_display("checking", quiet=not self.verbose) as display:
             prepared, user, left_out = training_data(self, opened, arrays, seed, warm_start)
-            task = user.task
+            task, plan = user.task, plan or decide(prepared.user_graph)
+            settings = plan.settings_for(task.train.numel())
+            display.say(plan.reason)
             weights = class_weights(self.class_weight, user.classes, task.data.y[task.train])
             several = describe_method(self.method).trains_several  # also with scaled columns
             if settings.scaling == "raw" and "encoding" not in opened and not several:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from inspect import signature
 from typing import Any
 
@@ -11,12 +12,13 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
 from canet.data.checks import check_columns
-from canet.data.graph import warn_one_way
+from canet.data.graph import UserGraph, warn_one_way
 from canet.data.graph_data import GraphLike, GraphObject, is_graph
 from canet.data.graph_files import ReadOptions, read_columns, read_graph
 from canet.data.task import ShiftTask
 from canet.data.user_task import UserTask, user_task
 from canet.errors import InputError, check_name, warn_user
+from canet.estimator.plan import Plan, plan_training
 from canet.methods.base import ModelSettings
 from canet.training.prepared import PreparedGraph, prepare_graph
 
@@ -25,18 +27,27 @@ MAX_SCALE = 100
 READ_ARGUMENTS = signature(read_graph).parameters.keys() - {"source", "edges", "encoding"}
 
 
+def planner(params: Mapping[str, Any], settings: ModelSettings) -> Callable[[UserGraph], Plan]:
+    """Return the function that decides how a classifier with these attributes trains on a graph."""
+    method, device, jobs = (params[name] for name in ("method", "device", "n_jobs"))
+    named = {name for name, value in params.items() if value is not None}
+    processes = jobs if isinstance(jobs, int) and not params["ray"] else 1
+    how: dict[str, Any] = {"named": named, "device": device, "processes": processes}
+    return lambda graph: plan_training(graph, method, settings, **how)
+
+
 def graph_to_fit(
     data: GraphLike,
     columns: dict[str, Any],
     arrays: dict[str, Any],
-    settings: ModelSettings,
+    decide: Callable[[UserGraph], Plan],
     earlier: Any = None,
-) -> GraphObject:
+) -> tuple[GraphObject, Plan | None]:
     """Return a PyG `Data` unchanged; read any other graph with the arguments of `read_graph`.
 
-    A graph store stays on disk if the settings ask for training in batches. The graph gets the
-    feature columns of an `earlier` model whose training continues. `arrays` are other arguments of
-    `fit` about the graph.
+    The plan that `decide` returns for a graph store is the second result: whether it stays on disk.
+    The graph gets the feature columns of an `earlier` model whose training continues. `arrays` are
+    other arguments of `fit` about the graph.
     """
     for name in columns:
         check_name("argument", name, sorted(READ_ARGUMENTS))
@@ -57,7 +68,8 @@ def graph_to_fit(
         encoding = None if earlier is None else earlier.encoding_
         place = data if edges is None else (data, edges)
         opened = read_columns(place, ReadOptions.of(**columns), encoding, in_memory=False)
-    if "csr" in opened and not settings.in_batches:
+    plan = decide(UserGraph(opened.x, csr=opened.csr)) if "csr" in opened else None
+    if plan is not None and not plan.on_disk:
         opened = opened.store.load()
     names = [name for name, value in arrays.items() if value is not None]
     if "csr" in opened and names:
@@ -65,7 +77,9 @@ def graph_to_fit(
             f"fit takes {names[0]} only for graphs in memory: the splits and columns of a graph "
             "store were chosen when it was written"
         )
-    return opened if earlier is None else earlier.open_graph(opened, in_memory=False)
+    if earlier is not None:
+        opened = earlier.open_graph(opened, in_memory=False)
+    return opened, plan
 
 
 def training_data(

@@ -24,12 +24,13 @@ from canet.methods.interventions import InterventionWarning
 from canet.models.average import Average
 from canet.models.base import Fitted, Learner, OutOfTime
 from canet.models.parts import VALID, Logits, Parts, weights_of
-from canet.models.portfolio import PRESETS, Recipe
+from canet.models.portfolio import PRESETS, Recipe, recipes_of
 from canet.settings import setting
 from canet.store.result import Candidate
 from canet.store.run_folder import CONFIG, RunFolder
 from canet.training import Callback
 from canet.training.loop import Progress
+from canet.training.prepared import forget_columns
 from canet.util.colour import Colour
 from canet.util.files import WriteError
 from canet.util.jobs import Pool, WorkerDied, run_all
@@ -53,8 +54,6 @@ class AutoSettings(Settings):
     time_limit: float = setting(1e6, "seconds for the comparison of all models", minimum=0)
     dropout: float = setting(0.5, "dropout probability", minimum=0, below=1)
     epochs: int = setting(200, "number of training epochs of each network", minimum=1)
-
-    in_batches = False  # the models share the graph in memory
 
 
 class Tried(NamedTuple):
@@ -97,6 +96,7 @@ class Auto(Learner):
     summary = "averages models by what they predict on held-out parts of the training data"
     paper = "No paper; measured on https://canet-dev.github.io/canet/results/choice.html"
     trains_several = True
+    trains_in_batches = True
     settings_type = AutoSettings
     settings: AutoSettings
 
@@ -110,10 +110,11 @@ class Auto(Learner):
         on_progress: Progress | None = None,
     ) -> Fitted:
         """Choose and train; with an `initial` average, train its members again."""
-        task = task.in_memory()
+        in_batches = self.settings.in_batches
+        task = task if in_batches else task.in_memory()
         if initial is not None:
             return self._continue(task, initial, seed, on_progress)
-        parts = Parts(task, self.options.class_weight)
+        parts = Parts(task, self.options.class_weight, sampled=in_batches)
         tried = list(self.try_all(parts, seed, work, on_progress))
         count, left_out = len(tried), [one for one in tried if one.failure]
         for one in left_out:
@@ -125,6 +126,10 @@ class Auto(Learner):
         average = average_of(parts, tried)
         average.epochs = sum(one.epochs for one in tried)
         return average.to(self.device)
+
+    @property
+    def _recipes(self) -> tuple[Recipe, ...]:
+        return recipes_of(self.settings.preset, self.settings.in_batches)
 
     def try_all(
         self,
@@ -142,7 +147,7 @@ class Auto(Learner):
         timed = Auto(self.settings, replace(self.options, pool=None, deadline=deadline))
         results = timed._results(parts, seed, work, self.options.pool, on_progress)
         finished, failure = 0, LATE
-        for recipe in PRESETS[self.settings.preset]:
+        for recipe in self._recipes:
             one = None
             try:
                 one = next(results, None)
@@ -167,7 +172,7 @@ class Auto(Learner):
 
         The first one is tried on all parts. The others are tried on those that are hard for it.
         """
-        recipes = PRESETS[self.settings.preset]
+        recipes = self._recipes
         count = len(recipes)
 
         def report(i: int, done: int, score: float) -> None:
@@ -228,6 +233,7 @@ class Auto(Learner):
                     warnings.simplefilter("ignore", InterventionWarning)
                     (fitted,) = learner.run(task, {seed: folder})
                 logits = parts.predict(part, fitted)
+                forget_columns(task)
             except WriteError:
                 raise
             except OutOfTime:

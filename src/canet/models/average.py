@@ -50,7 +50,7 @@ class Average(Fitted):
 
     def logits(self, task: ShiftTask) -> dict[str, Tensor]:
         found = [member.logits(task) for member in self.members]
-        return {split: self.mean([one[split] for one in found]) for split in task.splits()}
+        return {split: self.mean([one[split] for one in found]) for split in task.scored()}
 
     def combine(self, found: Sequence[Prediction]) -> Prediction:
         """Average the probabilities, and join the representations, each scaled to unit norm."""

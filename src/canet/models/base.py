@@ -91,7 +91,7 @@ class Fitted(ABC):
 
     def logits(self, task: ShiftTask) -> dict[str, Tensor]:
         """Return the logits $[n, C]$ of every split of a task, by its name, on the CPU."""
-        splits, found = task.splits(), dict[str, Tensor]()
+        splits, found = task.scored(), dict[str, Tensor]()
         for hidden in (True, False):
             own = [split for split in splits if hides_shifted_nodes(task, split) == hidden]
             if own:
@@ -172,6 +172,7 @@ class Learner(ABC):
     trains_several: ClassVar[bool] = False
     needs_environments: ClassVar[bool] = False
     uses_edge_weights: ClassVar[bool] = True
+    trains_in_batches: ClassVar[bool] = False
     capturable: ClassVar[bool] = False
 
     def __init__(
@@ -275,7 +276,7 @@ class Learner(ABC):
         with seeded(0, self.device, self.options.threads):
             logits = fitted.predicted = fitted.logits(task)
         metric, y = task.scorer, task.data.y
-        return {s: float(metric(logits[s], y[nodes])) for s, nodes in task.splits().items()}
+        return {s: float(metric(logits[s], y[nodes])) for s, nodes in task.scored().items()}
 
     def config(self, task: ShiftTask, seed: int = 0, ood_curves: bool = False) -> RunConfig:
         """Return the complete configuration of a run with this seed."""

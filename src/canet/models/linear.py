@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +17,14 @@ from canet.data.task import ShiftTask
 from canet.errors import VersionError
 from canet.methods import Settings
 from canet.models.base import Fitted, Learner, Options, State, entry
-from canet.models.tabular import TabularSettings, node_weights, training_graph
+from canet.models.tabular import (
+    ColumnsOnDisk,
+    TabularSettings,
+    logits_on_disk,
+    node_weights,
+    training_graph,
+    training_rows,
+)
 from canet.nn.model import Features, Prediction, linear_map, rows_of
 from canet.settings import override, setting
 from canet.training.loop import Progress
@@ -28,6 +35,8 @@ from canet.util.torch_state import seeded
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
 """Strengths of the penalty that are tried, for losses per node."""
 MAX_STEPS = 100
+SPARSE_WIDTH = 512
+"""Nonzero numbers of a row of sparse features, if there are more columns than this."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +68,17 @@ class FittedLinear(Fitted):
     def read(
         self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
     ) -> Prediction:
-        columns = self.settings.columns(graph if x is None else graph.with_features(x))
+        graph = graph if x is None else graph.with_features(x)
+        if graph.in_pieces:
+            sizes = graph.user_graph.num_nodes, self.weight.shape[0]
+            columns_of = ColumnsOnDisk(self.settings, graph)
+            return Prediction(logits_on_disk(columns_of, nodes, sizes, self._logits))
+        columns = self.settings.columns(graph)
         rows = columns if nodes is None else rows_of(columns, nodes)
-        return Prediction(linear_map(rows, self.weight, self.bias))
+        return Prediction(self._logits(rows))
+
+    def _logits(self, rows: Features) -> Tensor:
+        return linear_map(rows, self.weight, self.bias)
 
     def part(self, columns: np.ndarray) -> FittedLinear:
         """Return the model that reads only some features, with their share of the logits."""
@@ -103,6 +120,7 @@ class Linear(Learner):
     colour = Colour("#5b4a00", "#e0c34d")
     summary = "logistic regression on the columns of a node and the means of its neighbours"
     paper = "Cox, The regression analysis of binary sequences, J. R. Stat. Soc. B '58"
+    trains_in_batches = True
     settings_type = LinearSettings
     settings: LinearSettings
 
@@ -115,11 +133,11 @@ class Linear(Learner):
         work: Path | None = None,
         on_progress: Progress | None = None,
     ) -> Fitted:
-        columns = self.settings.columns(training_graph(task))
-        train, valid = (rows_of(columns, n).to(self.device) for n in (task.train, task.valid))
-        y, valid_y = (task.data.y[n].to(self.device) for n in (task.train, task.valid))
-        weight = node_weights(task, task.train, self.options.class_weight).to(self.device)
-        theta = torch.zeros(task.num_classes, columns.shape[1] + 1, device=self.device)
+        nodes = self._rows(task), task.valid
+        train, valid = (rows.to(self.device) for rows in self._columns(task, *nodes))
+        y, valid_y = (task.data.y[n].to(self.device) for n in nodes)
+        weight = node_weights(task, nodes[0], self.options.class_weight).to(self.device)
+        theta = torch.zeros(task.num_classes, train.shape[1] + 1, device=self.device)
         best = theta, np.inf, 0.0
         strengths = (self.settings.penalty,) if self.settings.penalty else STRENGTHS[::-1]
         with seeded(seed, self.device, self.options.threads):
@@ -138,6 +156,24 @@ class Linear(Learner):
         chosen = override(self.settings, {"penalty": best[2]})
         theta = best[0].cpu()
         return FittedLinear(chosen, theta[:, :-1].contiguous(), theta[:, -1].contiguous())
+
+    def _rows(self, task: ShiftTask) -> Tensor:
+        """Return the nodes to train on."""
+        width = task.num_features * (3 if self.settings.neighbours else 1)
+        if not self.settings.neighbours and task.data.x.layout == torch.sparse_csr:
+            width = min(width, SPARSE_WIDTH)
+        return training_rows(task, self.name, width, task.train.numel())
+
+    def _columns(self, task: ShiftTask, *nodes: Tensor) -> Iterator[Features]:
+        """Yield the columns of each of some sets of nodes."""
+        graph = training_graph(task)
+        if not graph.in_pieces:
+            columns = self.settings.columns(graph)
+            yield from (rows_of(columns, n) for n in nodes)
+            return
+        on_disk = ColumnsOnDisk(self.settings, graph, self.device, self.options.check_time)
+        on_disk.prepare([*nodes, *task.scored().values()])
+        yield from map(on_disk.rows, nodes)
 
     def _minimise(
         self, x: Features, y: Tensor, weight: Tensor, strength: float, start: Tensor

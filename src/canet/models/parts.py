@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import mean
 
 import numpy as np
@@ -10,12 +11,13 @@ from scipy.special import softmax
 from torch import Tensor
 from torch.nn import functional as F
 
-from canet.data.task import ShiftTask
+from canet.data.task import MAX_SCORED, ShiftTask, sample_nodes
 from canet.models.base import Fitted
 from canet.models.shifts import HELD_OUT, simulate_shifts
 from canet.models.tabular import node_weights
 from canet.store.result import Candidate
 from canet.store.summary import OOD
+from canet.training.prepared import share_graph, task_graph
 
 TEMPERATURE = 0.2
 """Difference in likelihood for which a model has e times the weight of another."""
@@ -33,6 +35,7 @@ class Parts:
     Args:
         task: The task.
         class_weight: Weights $[C]$ of the classes in the likelihood; None: equal weights.
+        sampled: Whether models are compared on at most 10,000 nodes of each part.
 
     Attributes:
         tasks: Part → task to train on before its nodes are predicted: the given one for the
@@ -40,10 +43,15 @@ class Parts:
         numbers: Part → its number, from 0.
     """
 
-    def __init__(self, task: ShiftTask, class_weight: Tensor | None = None) -> None:
+    def __init__(
+        self, task: ShiftTask, class_weight: Tensor | None = None, sampled: bool = False
+    ) -> None:
         self.class_weight = class_weight
         held_out = {shift.name: shift.task for shift in simulate_shifts(task)}
         self.tasks: dict[str, ShiftTask] = {VALID: task, **held_out}
+        if sampled:
+            self.tasks = {part: _sampled(one) for part, one in self.tasks.items()}
+            share_graph(self.tasks[VALID], task_graph(task, hidden=False))
         self.numbers = {part: i for i, part in enumerate(self.tasks)}
 
     def keep_hardest(self, logits: Logits) -> None:
@@ -102,6 +110,15 @@ def weights_of(likelihoods: Sequence[float]) -> list[float]:
     weights[(weights < last) | (weights < MIN_WEIGHT)] = 0.0
     found: list[float] = (weights / weights.sum()).tolist()
     return found
+
+
+def _sampled(task: ShiftTask) -> ShiftTask:
+    """Return a task with at most 10,000 nodes in each split that is not for training."""
+    valid, tests = sample_nodes(task.valid, MAX_SCORED), dict[str, Tensor]()
+    if HELD_OUT in task.test_ood:
+        tests = {HELD_OUT: sample_nodes(task.test_ood[HELD_OUT], MAX_SCORED)}
+    none = valid[:0]
+    return replace(task, valid=valid, test_id=none, test_ood=tests, left_out={}, checked=True)
 
 
 def _split(part: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from canet.methods import Settings, get_method
@@ -31,8 +31,12 @@ class Recipe:
     @property
     def name(self) -> str:
         """Name such as `erm-sage norm=layer`."""
-        values = (f"{name}={value}" for name, value in self.changes.items())
-        return " ".join(["-".join(filter(None, (self.method, self.backbone))), *values])
+        return " ".join([self.model, *(f"{name}={v}" for name, v in self.changes.items())])
+
+    @property
+    def model(self) -> str:
+        """Method and backbone, such as `erm-sage`."""
+        return "-".join(filter(None, (self.method, self.backbone)))
 
     def learner(self, shared: Settings, options: Options | None = None, **chosen: Any) -> Learner:
         """Return the learner of the model; `chosen` settings replace all others."""
@@ -76,3 +80,18 @@ PRESETS: dict[str, tuple[Recipe, ...]] = {
     "fast": WITHOUT_NETWORKS,
     "robust": WITHOUT_NETWORKS + NETWORKS,
 }
+ORDER_IN_BATCHES = ("linear", "erm-sage", "trees")
+"""Models that come first in training in batches: sampling hardly changes GraphSAGE, and trees of
+many nodes take long."""
+
+
+def recipes_of(preset: str, in_batches: bool) -> tuple[Recipe, ...]:
+    """Return the models of a preset; in batches without interventions, and in another order."""
+    if not in_batches:
+        return PRESETS[preset]
+    chosen = []
+    for one in PRESETS[preset]:
+        changes = {name: v for name, v in one.changes.items() if name != "interventions"}
+        chosen.append(replace(one, changes=changes))
+    order = {name: i for i, name in enumerate(ORDER_IN_BATCHES)}
+    return tuple(sorted(chosen, key=lambda one: order.get(one.model, len(order))))

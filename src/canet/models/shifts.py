@@ -12,7 +12,7 @@ from torch import Tensor
 
 from canet.data.graph_data import GraphData
 from canet.data.metrics import METRICS
-from canet.data.task import ShiftTask
+from canet.data.task import ShiftTask, sample_nodes
 from canet.errors import listed
 from canet.util.sparse import select_rows, to_scipy
 
@@ -21,7 +21,10 @@ NUM_COMPONENTS = 16
 """Number of principal components from which groups are inferred."""
 MAX_ROWS = 20_000
 """Largest number of labelled nodes from which components and groups are computed."""
+ROWS_AT_ONCE = 2**16
 MAX_SHIFTS = 5
+MAX_TIMES = 2**23
+"""Most times of which a quantile is computed."""
 MIN_NODES = 10
 """Smallest number of labelled nodes in a held-out part, and in the rest."""
 VALIDATION_SHARE = 0.2
@@ -68,7 +71,12 @@ def _held_out(
 
 
 def training_part(task: ShiftTask) -> ShiftTask:
-    """Return the task with in-distribution nodes only, without its shifted test sets."""
+    """Return the task with in-distribution nodes only, without its shifted test sets.
+
+    A user graph, such as that of a store, has no others.
+    """
+    if task.in_distribution.all():
+        return replace(task, test_ood={}, left_out={}, rarer=task.scorer.positive, checked=True)
     inside = task.in_distribution.nonzero().squeeze(1)
     number = torch.full((task.num_nodes,), -1)
     number[inside] = torch.arange(inside.numel())
@@ -114,11 +122,14 @@ def hold_out(task: ShiftTask, mask: Tensor, name: str) -> SimulatedShift | None:
     if min(held.numel(), train.numel()) < MIN_NODES or not valid.numel() or undefined:
         return None
     columns = task.data.to_dict()
-    edges = columns["edge_index"]
-    kept = mask[edges[0]] == mask[edges[1]]
-    columns["edge_index"] = edges[:, kept]
-    if (weight := columns.get("edge_weight")) is not None:
-        columns["edge_weight"] = weight[kept]
+    if "csr" in columns:
+        columns["separated"] = mask
+    else:
+        edges = columns["edge_index"]
+        kept = mask[edges[0]] == mask[edges[1]]
+        columns["edge_index"] = edges[:, kept]
+        if (weight := columns.get("edge_weight")) is not None:
+            columns["edge_weight"] = weight[kept]
     if (graph := columns.get("batch")) is not None:
         columns["batch"] = torch.where(mask, graph + int(graph.max()) + 1, graph)
     separated = replace(
@@ -144,7 +155,7 @@ def _environments(task: ShiftTask) -> Iterator[Part]:
 def _latest(task: ShiftTask) -> Iterator[Part]:
     time = task.data.get("time")
     if time is not None:
-        known = time[torch.cat([task.train, task.valid])]
+        known = time[sample_nodes(torch.cat([task.train, task.valid]), MAX_TIMES)]
         for name, share in LATEST.items():
             yield name, time > known.quantile(share)
 
@@ -168,34 +179,37 @@ def _groups(task: ShiftTask) -> Iterator[Part]:
     labelled = torch.cat([task.train, task.valid])
     if labelled.numel() < NUM_GROUPS * MIN_NODES:
         return
-    order = torch.randperm(labelled.numel(), generator=torch.Generator().manual_seed(0))
-    known = labelled[order[:MAX_ROWS]].sort().values.numpy()
-    z = _components(task.data.x, known)
-    y = task.data.y.numpy()
-    classes = np.unique(y[known])
-    means = np.stack([z[known][y[known] == c].mean(axis=0) for c in classes])
-    nearest = euclidean_distances(z, means).argmin(axis=1)
-    nearest[known] = np.searchsorted(classes, y[known])
-    rest = z - means[nearest]
-    groups = KMeans(NUM_GROUPS, n_init=4, random_state=0).fit(rest[known])
-    number = torch.from_numpy(groups.predict(rest))
+    known = sample_nodes(labelled, MAX_ROWS).sort().values.numpy()
+    project, y = _components(task.data.x, known), task.data.y.numpy()
+    classes, z = np.unique(y[known]), project(known)
+    means = np.stack([z[y[known] == c].mean(axis=0) for c in classes])
+    label = np.full(task.num_nodes, -1, dtype=np.int32)
+    label[known] = np.searchsorted(classes, y[known])
+    groups = KMeans(NUM_GROUPS, n_init=4, random_state=0).fit(z - means[label[known]])
+    number = np.empty(task.num_nodes, dtype=np.uint8)
+    for rows in np.array_split(np.arange(task.num_nodes), -(-task.num_nodes // ROWS_AT_ONCE)):
+        z = project(rows)
+        nearest = euclidean_distances(z, means).argmin(axis=1)
+        nearest = np.where(label[rows] < 0, nearest, label[rows])
+        number[rows] = groups.predict(z - means[nearest])
     for i in range(NUM_GROUPS):
-        yield f"group {i + 1}", number == i
+        yield f"group {i + 1}", torch.from_numpy(number == i)
 
 
-def _components(x: Tensor, rows: np.ndarray) -> np.ndarray:
-    """Project features $[N, D]$ on the principal components of some rows.
+def _components(x: Tensor, rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the projection of rows of features $[N, D]$ on the principal components of some rows.
 
     Features with few columns or rows are not projected.
     """
     from sklearn.decomposition import PCA
 
-    values: Any = to_scipy(x) if x.layout == torch.sparse_csr else x.numpy()
-    values = values.astype(np.float64)
-    if min(values[rows].shape) <= NUM_COMPONENTS:
-        return values.toarray() if x.layout == torch.sparse_csr else values
-    pca = PCA(NUM_COMPONENTS, svd_solver="arpack", random_state=0).fit(values[rows])
-    return np.asarray(pca.transform(values))
+    is_sparse = x.layout == torch.sparse_csr
+    values: Any = to_scipy(x) if is_sparse else x.numpy()
+    known = values[rows].astype(np.float64)
+    if min(known.shape) <= NUM_COMPONENTS:
+        return lambda rows: (values[rows].toarray() if is_sparse else values[rows]).astype(float)
+    pca = PCA(NUM_COMPONENTS, svd_solver="arpack", random_state=0).fit(known)
+    return lambda rows: np.asarray(pca.transform(values[rows].astype(np.float64)))
 
 
 def _each(group: Tensor, ids: Tensor, names: list[str]) -> Iterator[Part]:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from canet.data.task import ShiftTask
+from canet.data.task import MAX_SCORED, ShiftTask, sample_nodes
 from canet.methods.base import ModelSettings
 from canet.nn import Features
 from canet.settings import setting
+from canet.training.features import CPU, ROWS_AT_ONCE, Scaler
 from canet.training.fields import hides_shifted_nodes
-from canet.training.prepared import PreparedGraph, task_graph
+from canet.training.prepared import PreparedGraph, as_dense, task_graph
+from canet.util.files import scratch_array
+from canet.util.progress import say
+
+MAX_NUMBERS = 2**25
+"""Numbers of the columns of a graph on disk that are in memory for training."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +33,135 @@ class TabularSettings(ModelSettings):
     )
 
     def columns(self, graph: PreparedGraph) -> Features:
-        """Return the columns $[N, D]$ of a graph."""
+        """Return the columns $[N, D]$ of a graph in memory."""
         return (graph.with_neighbours() if self.neighbours else graph).features(self.scaling)
 
     def num_features(self, num_columns: int) -> int:
         """Return the number of features of a graph with this number of columns."""
         return (num_columns - 1) // 3 if self.neighbours else num_columns
+
+
+Project = Callable[[Tensor], Tensor]
+"""Map of unscaled columns $[n, D]$ to others."""
+
+
+class ColumnsOnDisk:
+    """The columns of a graph on disk, for some nodes at a time.
+
+    Means and deviations of the columns of neighbours are those of a random sample of nodes.
+
+    Args:
+        settings: Which columns, and how they are scaled.
+        graph: The graph.
+        device: Where the means of neighbours are computed.
+        check: Called often, to end a training after its deadline.
+        project: Applied to the columns before they are scaled; None: they do not change.
+        marks: As for `FittedTrees`; None: there are no missing values.
+    """
+
+    def __init__(
+        self,
+        settings: TabularSettings,
+        graph: PreparedGraph,
+        device: torch.device = CPU,
+        check: Callable[[], None] = lambda: None,
+        project: Project | None = None,
+        marks: Tensor | None = None,
+    ) -> None:
+        self._settings, self._graph, self._device = settings, graph, device
+        self._check, self._project, self._marks = check, project, marks
+
+    def prepare(self, nodes: Sequence[Tensor]) -> None:
+        """Compute the columns of nodes at once that `rows` returns later."""
+        if self._settings.neighbours:
+            ids = torch.cat([*nodes, self._sample])
+            self._graph.neighbour_columns(ids, self._device, self._check)
+
+    def rows(self, nodes: Tensor) -> Features:
+        """Return the columns of nodes $[n]$."""
+        if not self._settings.neighbours and self._project is None:
+            return self._graph.rows(self._settings.scaling, CPU).rows(nodes)
+        return self._scaled(self._raw(nodes), nodes)
+
+    def parts(self, nodes: Tensor | None) -> Iterator[tuple[Tensor, Features]]:
+        """Yield the columns of different nodes, ascending, or of all, some at a time."""
+        count = self._graph.user_graph.num_nodes
+        if self._settings.neighbours and (nodes is None or nodes.numel() > MAX_SCORED):
+            for ids, raw in self._graph.neighbour_parts(nodes, self._device, self._check):
+                yield ids.cpu(), self._scaled(raw.cpu(), ids.cpu())
+            return
+        for ids in (torch.arange(count) if nodes is None else nodes).split(ROWS_AT_ONCE):
+            yield ids, self.rows(ids)
+
+    def _raw(self, nodes: Tensor) -> Tensor:
+        if self._settings.neighbours:
+            columns, at = self._graph.neighbour_columns(nodes, self._device, self._check)
+            return columns[at]
+        return as_dense(self._graph.rows("raw", CPU).rows(nodes))
+
+    def _scaled(self, raw: Tensor, nodes: Tensor) -> Features:
+        rows = raw if self._project is None else self._project(raw)
+        found = self._scaler.apply(rows, self._number(nodes))
+        return found if self._marks is None else with_missing(found, raw, self._marks)
+
+    @cached_property
+    def _sample(self) -> Tensor:
+        """Nodes for means and deviations, from both parts of a graph that is separated."""
+        mask = self._graph.separated
+        if mask is None:
+            return sample_nodes(torch.arange(self._graph.user_graph.num_nodes), MAX_SCORED)
+        parts = (part.nonzero().squeeze(1) for part in (mask, ~mask))
+        return torch.cat([sample_nodes(part, MAX_SCORED) for part in parts])
+
+    @cached_property
+    def _scaler(self) -> Scaler:
+        how, raw = self._settings.scaling, torch.empty(0, 0)
+        if how in ("centred", "standardised"):
+            raw = self._raw(self._sample)
+            raw = raw if self._project is None else self._project(raw)
+        return Scaler(raw, self._number(self._sample), how)
+
+    def _number(self, nodes: Tensor) -> Tensor | None:
+        mask = self._graph.separated
+        return None if mask is None else mask[nodes].long()
+
+
+def with_missing(columns: Features, own: Tensor, marks: Tensor) -> Tensor:
+    """Return columns with NaN in the cells that `marks` and the features `own` say are missing."""
+    assert isinstance(columns, Tensor)
+    columns = columns.clone()
+    columns[:, marks[:, 0]] = columns[:, marks[:, 0]].masked_fill(
+        own[:, marks[:, 1]] > 0, torch.nan
+    )
+    return columns
+
+
+def logits_on_disk(
+    columns: ColumnsOnDisk,
+    nodes: Tensor | None,
+    sizes: tuple[int, int],
+    predict: Callable[[Features], Tensor],
+) -> Tensor:
+    """Return the logits $[n, C]$ of nodes, or of all N; `sizes` are (N, C)."""
+    ids, at = (None, None) if nodes is None else nodes.unique(return_inverse=True)
+    count = sizes[0] if ids is None else ids.numel()
+    logits, end = torch.from_numpy(scratch_array((count, sizes[1]), np.float32)), 0
+    for part, rows in columns.parts(ids):
+        logits[end : end + part.numel()] = predict(rows)
+        end += part.numel()
+    return logits if at is None else logits[at]
+
+
+def training_rows(task: ShiftTask, name: str, width: int, most: int) -> Tensor:
+    """Return the training nodes, or a random sample of them if the graph is on disk.
+
+    The sample has at most `most` nodes, and few enough for their columns to fit into memory.
+    """
+    count = min(most, MAX_NUMBERS // width)
+    if "csr" not in task.data or task.train.numel() <= count:
+        return task.train
+    say(f"{name}: training on a random sample of {count:,} nodes")
+    return sample_nodes(task.train, count)
 
 
 def training_graph(task: ShiftTask) -> PreparedGraph:

@@ -14,15 +14,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from canet.data.task import ShiftTask
+from canet.data.task import MAX_SCORED, ShiftTask, sample_nodes
 from canet.errors import VersionError
 from canet.methods import Settings
 from canet.models.base import Fitted, Learner, Options, State, entry
-from canet.models.tabular import TabularSettings, node_weights, training_graph
+from canet.models.tabular import (
+    ColumnsOnDisk,
+    TabularSettings,
+    logits_on_disk,
+    node_weights,
+    training_graph,
+    training_rows,
+    with_missing,
+)
+from canet.nn import Features
 from canet.nn.model import Prediction, linear_map
 from canet.settings import override, setting
+from canet.training.features import CPU
 from canet.training.loop import Progress
-from canet.training.prepared import PreparedGraph
+from canet.training.prepared import PreparedGraph, as_dense
 from canet.util.colour import Colour
 from canet.util.sparse import to_scipy
 from canet.util.torch_state import limited_threads
@@ -41,6 +51,8 @@ PATIENCE = 10
 """Number of trees without a better validation loss after which no more are added."""
 MAX_BINS, MAX_LEAVES = 63, 15
 NO_CATEGORIES = np.zeros((0, 8), np.uint32), np.zeros(0, np.uint32)
+MAX_ROWS, MAX_LABELS = 2**20, 2**21
+"""Most nodes of a graph on disk to train on: this number, and this one divided by the classes."""
 MAX_COLUMNS = 32
 """Wider features are projected on this number of principal directions."""
 
@@ -92,6 +104,10 @@ class FittedTrees(Fitted):
         self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
     ) -> Prediction:
         graph = graph if x is None else graph.with_features(x)
+        if graph.in_pieces:
+            sizes = graph.user_graph.num_nodes, len(self.baseline)
+            how = self.settings, graph, self.components, self.marks
+            return Prediction(logits_on_disk(_on_disk(*how), nodes, sizes, self._logits))
         columns = _dense(graph, self.settings, self.components, self.marks)
         return Prediction(self._logits(columns if nodes is None else columns[nodes]).float())
 
@@ -112,8 +128,9 @@ class FittedTrees(Fitted):
         trees = np.split(nodes, self.starts.tolist()[1:])
         return [TreePredictor(tree, *[NO_CATEGORIES[0]] * 2) for tree in trees]
 
-    def _logits(self, x: Tensor) -> Tensor:
+    def _logits(self, x: Features) -> Tensor:
         """Return the sums of leaves $[n, C]$ for columns $[n, D]$; NaN is a missing value."""
+        assert isinstance(x, Tensor)
         cells = np.ascontiguousarray(x.numpy(), dtype=np.float64)
         found, classes = np.tile(self.baseline.numpy(), (len(x), 1)), self.classes.tolist()
         for number, tree in enumerate(self._predictors):
@@ -158,6 +175,7 @@ class Trees(Learner):
     colour = Colour("#2f5d1e", "#8fce6f")
     summary = "boosted trees on the columns of a node and the means of its neighbours"
     paper = "Friedman, Greedy function approximation, Ann. Statist. '01"
+    trains_in_batches = True
     settings_type = TreeSettings
     settings: TreeSettings
 
@@ -171,12 +189,23 @@ class Trees(Learner):
         on_progress: Progress | None = None,
     ) -> Fitted:
         graph, y = training_graph(task), task.data.y.numpy()
-        components = _components(graph.user_graph.x, task.observed(), seed)
         marks = task.data.get("marks", torch.empty(0, 2, dtype=torch.long))
-        columns = _dense(graph, self.settings, components, marks).numpy()
-        known = np.unique(y[task.train])
+        most = min(MAX_ROWS, MAX_LABELS // task.num_classes)
+        train = training_rows(task, self.name, 3 * task.num_features, most)
+        known = np.unique(y[train])
         valid = task.valid[np.isin(y[task.valid], known)]  # held-out parts may have all of a class
-        valid = valid if valid.numel() else task.train
+        valid = valid if valid.numel() else train
+        if graph.in_pieces:
+            some = sample_nodes(task.observed(), MAX_SCORED)
+            components = _components(graph.user_graph.x, some, seed)
+            how = self.settings, graph, components, marks
+            on_disk = _on_disk(*how, self.device, self.options.check_time)
+            on_disk.prepare([train, valid, *task.scored().values()])
+            x, valid_x = (as_dense(on_disk.rows(nodes)).numpy() for nodes in (train, valid))
+        else:
+            components = _components(graph.user_graph.x, task.observed(), seed)
+            columns = _dense(graph, self.settings, components, marks).numpy()
+            x, valid_x = columns[train], columns[valid]
         model = _boosting(self.options.check_time)(
             learning_rate=self.settings.learning_rate,
             max_iter=self.settings.max_trees,
@@ -186,14 +215,14 @@ class Trees(Learner):
             max_leaf_nodes=MAX_LEAVES,
             random_state=seed,
         )
-        weight = node_weights(task, task.train, self.options.class_weight).numpy()
+        weight = node_weights(task, train, self.options.class_weight).numpy()
         is_weighted = (weight != weight[0]).any()  # the bins of weighted nodes take long
         with limited_threads(1):  # more threads hardly help, and are much slower on a busy machine
             model.fit(
-                columns[task.train],
-                y[task.train],
+                x,
+                y[train],
                 sample_weight=weight if is_weighted else None,
-                X_val=columns[valid],
+                X_val=valid_x,
                 y_val=y[valid],
             )
         trees = [tree.nodes for step in model._predictors for tree in step]
@@ -261,7 +290,8 @@ def _components(x: Tensor, nodes: Tensor, seed: int) -> Tensor | None:
     if x.shape[1] <= MAX_COLUMNS:
         return None
     values = to_scipy(x) if x.layout == torch.sparse_csr else x.numpy()
-    found = TruncatedSVD(MAX_COLUMNS, random_state=seed).fit(values[nodes.numpy()])
+    rows = values[nodes.numpy()].astype(np.float32)
+    found = TruncatedSVD(MAX_COLUMNS, random_state=seed).fit(rows)
     return torch.from_numpy(np.ascontiguousarray(found.components_, dtype=np.float32))
 
 
@@ -277,8 +307,26 @@ def _dense(
         columns = linear_map(columns, torch.eye(columns.shape[1]))
     if components is None and marks.numel():
         own = x.to_dense() if x.layout == torch.sparse_csr else x
-        columns = columns.clone()
-        columns[:, marks[:, 0]] = columns[:, marks[:, 0]].masked_fill(
-            own[:, marks[:, 1]] > 0, torch.nan
-        )
+        columns = with_missing(columns, own, marks)
     return columns
+
+
+def _on_disk(
+    settings: TreeSettings,
+    graph: PreparedGraph,
+    components: Tensor | None,
+    marks: Tensor,
+    device: torch.device = CPU,
+    check: Callable[[], None] = lambda: None,
+) -> ColumnsOnDisk:
+    """Return the columns of a graph on disk, as `_dense` returns those of one in memory."""
+
+    def project(raw: Tensor) -> Tensor:
+        if components is None:
+            return raw
+        parts, width = 3 if settings.neighbours else 1, components.shape[1]
+        projected = raw[:, : parts * width].unflatten(1, (parts, width)) @ components.T
+        return torch.cat([projected.flatten(1), raw[:, parts * width :]], dim=1)
+
+    missing = marks if components is None and marks.numel() else None
+    return ColumnsOnDisk(settings, graph, device, check, project, missing)

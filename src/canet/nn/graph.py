@@ -221,6 +221,11 @@ class Graph:
         ]
         return torch.cat(found)
 
+    def degree(self, nodes: Tensor) -> Tensor:
+        """Return the number $[n]$ of neighbours of nodes, in one direction, with self-loops."""
+        one = next(iter(self._neighbours.values()))
+        return Csr(one.rowptr, one.col, one.weight, one.loops).degree(nodes)
+
     def num_readers(self) -> Tensor:
         """Return the number $[N]$ of nodes that read each node, in one pass over the edges."""
         count = torch.zeros(self.num_nodes, dtype=torch.int32, device=self.device)

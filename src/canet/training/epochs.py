@@ -78,7 +78,7 @@ def epochs_of(
     On a GPU that holds the graph and its features, it replays a captured step: pass the same method
     and its optimizer in every epoch. `size` and `fanout` as for `TaskFields.training_batches`.
     """
-    nodes = fields.nodes["train"]
+    nodes = fields.task.train
     has_fixed_shapes = 0 < size <= nodes.numel() and min(fanout) > 0
     if distributed.world_size() == 1 and method.capturable and has_fixed_shapes:
         data = fields.device_data(fanout)

@@ -96,7 +96,7 @@ class RowReader:
         if self.scaler is None:
             return rows
         assert not isinstance(rows, ShiftedFeatures)
-        return self.scaler.apply(rows)
+        return self.scaler.apply(rows, self.scaler.number_of(nodes))
 
     def _read(self, nodes: Tensor) -> Features:
         source = self._source

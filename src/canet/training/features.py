@@ -38,25 +38,37 @@ class Scaler:
     """Scales features as `prepare_features` does, also some rows at a time.
 
     The features may be memory maps. Their means and standard deviations are computed once, in two
-    passes. Rows of several graphs are scaled all at once. The rows to scale are on the device.
+    passes. The rows to scale are on the device.
     """
 
     def __init__(
         self, x: Tensor, graph: Tensor | None, how: Scaling, device: torch.device = CPU
     ) -> None:
         self._x, self._how, self._device = x, how, device
-        self._number = None if graph is None else graph.unique(return_inverse=True)[1]
+        self._number = graph
+        if graph is not None:  # a mask is small, also for very many nodes
+            is_mask = graph.dtype == torch.bool
+            self._number = graph.byte() if is_mask else graph.unique(return_inverse=True)[1]
 
-    def apply(self, rows: Tensor | SparseMatrix) -> Features:
-        """Scale rows of the features."""
+    def apply(self, rows: Tensor | SparseMatrix, number: Tensor | None = None) -> Features:
+        """Scale rows of the features; `number` $[n]$ is their graph, by default that of all."""
         if self._how == "raw":
             return rows
         if self._how == "rows":
             return _divide_by_row_sum(rows)
-        number = self._number
+        number = self._number if number is None else number
         if number is None:
             number = torch.zeros(rows.shape[0], dtype=torch.long, device=self._device)
         return _shift_and_scale(rows, number, *self._mean_and_scale)
+
+    def number_of(self, nodes: Tensor) -> Tensor | None:
+        """Return the graph $[n]$ of some nodes, on the device; None if there is only one."""
+        number = self._number_there
+        return None if number is None else number[nodes.to(self._device)].long()
+
+    @cached_property
+    def _number_there(self) -> Tensor | None:
+        return None if self._number is None else self._number.to(self._device)
 
     @cached_property
     def _mean_and_scale(self) -> tuple[Tensor, Tensor]:
@@ -84,7 +96,7 @@ class Scaler:
         power = 1 if size is None else 2
         for first in range(0, self._x.shape[0], ROWS_AT_ONCE):
             nodes = torch.arange(first, min(first + ROWS_AT_ONCE, self._x.shape[0]))
-            number = torch.zeros_like(nodes) if self._number is None else self._number[nodes]
+            number = torch.zeros_like(nodes) if self._number is None else self._number[nodes].long()
             if not self._x.is_sparse_csr:
                 total.index_add_(0, number, (self._x[nodes] - mean[number]).pow(power))
                 continue
@@ -118,8 +130,10 @@ def _shift_and_scale(
     x: Tensor | SparseMatrix, number: Tensor, mean: Tensor, scale: Tensor
 ) -> Features:
     """Subtract `mean` $[G, D]$ and multiply by `scale` $[G, D]$ of each row's graph $[n]$."""
-    if isinstance(x, Tensor):
-        return ((x - mean[number]) * scale[number]).float()
+    if isinstance(x, Tensor):  # doubles of some rows at a time need little memory
+        pairs = zip(x.split(ROWS_AT_ONCE), number.split(ROWS_AT_ONCE), strict=True)
+        parts = [((rows - mean[own]) * scale[own]).float() for rows, own in pairs]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
     pattern = x.pattern
     value = x.value * scale[number[pattern.row], pattern.col]
     starts = torch.arange(len(number) + 1, device=number.device)

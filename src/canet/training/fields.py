@@ -53,7 +53,7 @@ class TaskFields:
         in_batches: bool = False,
     ) -> None:
         self.task = task
-        self.nodes = task.splits()
+        self.nodes = task.scored()
         self.in_pieces = "csr" in task.data or (in_batches and task.num_edges > MAX_EDGES)
         self._operators = operators
         self._num_layers = num_layers
@@ -114,7 +114,7 @@ class TaskFields:
         epoch: int,
         sums: Sequence[Tensor],
     ) -> Iterator[Batch | None]:
-        nodes = self.nodes["train"]
+        nodes = self.task.train
         order, first = epoch_order(nodes.numel(), epoch_seed(seed, epoch))
         for number, chosen in enumerate(order.split(size or nodes.numel())):
             own = first + number * len(fanout)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from canet.errors import InputError
 from canet.nn import Features, Graph, GraphModel
+from canet.nn.blocks import Operator
 from canet.nn.model import Prediction
+from canet.nn.operations import multiply
 from canet.util.devices import has_room
-from canet.util.files import write_errors
+from canet.util.files import scratch_array
 
 Rows = Callable[[Tensor], Features]
 
@@ -26,8 +24,8 @@ EDGES_AT_ONCE = {"cpu": 2**19, "cuda": 2**21}
 """Edges that one piece of a layer reads, unless a single node has more; by device of the model."""
 MAX_SUMS = 2**28
 """Most numbers in the sums over graphs of a layer."""
-BYTES_IN_MEMORY = 2**28
-"""Larger states are in a temporary file, so that the system can move them out of memory."""
+WIDTH = 64
+"""For wider rows, a piece has fewer edges."""
 
 
 class Pieces:
@@ -71,6 +69,24 @@ class Pieces:
     def sums(self, model: GraphModel, rows: Rows) -> list[Tensor]:
         """Return the sums over graphs of each layer; arguments as for `predict`."""
         return [sums for _, sums in self._inputs(model, rows) if sums is not None]
+
+    @torch.no_grad()
+    def means(self, mean: Operator, rows: Rows, width: int) -> Iterator[tuple[Tensor, ...]]:
+        """Yield ids $[n]$, ascending, the means of their neighbours, and the means of these.
+
+        `rows` returns dense features $[n, D]$ of this width D on the device of the graph.
+        """
+        states = _States(self._needed[0], self._graph)
+        num_edges = max(1, EDGES_AT_ONCE[self._graph.device.type] * WIDTH // max(WIDTH, width))
+        for ids in self._graph.pieces(self._needed[0], num_edges):
+            field = self._graph.sampled_field(ids, [-1])
+            x = rows(field.nodes)
+            assert isinstance(x, Tensor)
+            states.write(ids, multiply(field.blocks[0].matrices[mean], x))
+        for ids in self._graph.pieces(self._needed[1], num_edges):
+            field = self._graph.sampled_field(ids, [-1])
+            near = states.read(field.nodes).to(self._graph.device)
+            yield ids, near[: ids.numel()], multiply(field.blocks[0].matrices[mean], near)
 
     def _inputs(self, model: GraphModel, rows: Rows) -> Iterator[tuple[_States, Tensor | None]]:
         """Yield the states that each layer reads, and their sums over graphs if it needs them."""
@@ -148,15 +164,8 @@ class _States:
 
 def _array(rows: int, like: Tensor, device: torch.device) -> Tensor:
     """Return an array with the given number of rows: on a GPU if a quarter of its free memory is
-    enough, else in memory, or in a file without a name."""
+    enough, else as `scratch_array`."""
     shape, size = (rows, like.shape[1]), rows * like.shape[1] * like.element_size()
     if device.type == "cuda" and has_room(2 * size, device):
         return torch.empty(shape, dtype=like.dtype, device=device)
-    if size <= BYTES_IN_MEMORY:
-        return torch.empty(shape, dtype=like.dtype)
-    place = Path(tempfile.gettempdir())
-    with tempfile.TemporaryFile(dir=place) as file, write_errors(place):
-        if hasattr(os, "posix_fallocate"):  # on a full disk, writing to the map would end Python
-            os.posix_fallocate(file.fileno(), 0, size)
-        kind = torch.empty(0, dtype=like.dtype).numpy().dtype
-        return torch.from_numpy(np.memmap(file, kind, "w+", shape=shape))
+    return torch.from_numpy(scratch_array(shape, torch.empty(0, dtype=like.dtype).numpy().dtype))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any
 from weakref import finalize, ref
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
@@ -17,13 +18,17 @@ from canet.data.graph import UserGraph, read_user_graph
 from canet.data.graph_data import GraphObject, is_graph
 from canet.data.task import ShiftTask
 from canet.methods.base import Scaling
-from canet.nn import Features, Graph, Operator
+from canet.nn import Features, Graph, Operator, ShiftedFeatures
 from canet.nn.operations import multiply
 from canet.training.feature_rows import RowReader
 from canet.training.features import CPU, Scaler, prepare_features
+from canet.training.pieces import Pieces
 from canet.util.devices import has_room
+from canet.util.files import scratch_array
 from canet.util.sparse import Csr, from_scipy, to_scipy
 
+MAX_KEPT = 2**20
+"""Numbers of features up to which their columns are kept from one model to the next."""
 BYTES_PER_NODE = 16  # row pointers and positions
 COLUMNS = ("x", "edge_index", "batch", "edge_weight", "num_nodes", "node_id", "csr")
 """Columns of a graph that its checks use."""
@@ -36,18 +41,24 @@ class PreparedGraph:
         user_graph: The graph.
         groups: Returns the graph number $[N]$ of each node for the scaling of features, or None for
             one graph; by default that of the graph.
+        separated: Mask $[N]$ of nodes of a graph on disk that are a graph of their own: edges
+            between them and the others are ignored.
     """
 
     def __init__(
-        self, user_graph: UserGraph, groups: Callable[[], Tensor | None] | None = None
+        self,
+        user_graph: UserGraph,
+        groups: Callable[[], Tensor | None] | None = None,
+        separated: Tensor | None = None,
     ) -> None:
-        self.user_graph = user_graph
+        self.user_graph, self.separated = user_graph, separated
         self._groups = groups or (lambda: user_graph.batch)
         self._graphs: dict[tuple[tuple[Operator, ...], torch.device], Graph] = {}
         self._csr: dict[torch.device, Csr] = {}
         self._features: dict[Scaling, Features] = {}
         self._scalers: dict[tuple[Scaling, torch.device], Scaler] = {}
         self._with_neighbours: PreparedGraph | None = None
+        self._known: tuple[Tensor, Tensor] | None = None
 
     @property
     def in_pieces(self) -> bool:
@@ -69,7 +80,10 @@ class PreparedGraph:
         dtype = torch.double if user.x.dtype == torch.double else torch.float
         if user.csr is not None:  # models share the edges
             if place not in self._csr:
-                self._csr[place] = user.csr.to(place)
+                edges = user.csr.to(place)
+                if self.separated is not None:
+                    edges = edges.within(self.separated.to(place))
+                self._csr[place] = edges
             return Graph(self._csr[place], user.num_nodes, operators, dtype=dtype)
         if place != CPU:
             return self.graph(operators).to(place)
@@ -102,7 +116,7 @@ class PreparedGraph:
             return RowReader(self.features(how), device, uses)
         x, key = self.user_graph.x, (how, device)
         if key not in self._scalers:
-            self._scalers[key] = Scaler(x, None, how, device)
+            self._scalers[key] = Scaler(x, self.separated, how, device)
         return RowReader(x, device, uses, self._scalers[key])
 
     def with_neighbours(self) -> PreparedGraph:
@@ -125,12 +139,72 @@ class PreparedGraph:
             self._with_neighbours = self.with_features(joined)
         return self._with_neighbours
 
+    def neighbour_columns(
+        self, nodes: Tensor, device: torch.device, check: Callable[[], None]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the columns of `with_neighbours` of nodes $[n]$ of a graph on disk, on the CPU.
+
+        The result is a matrix and the rows $[n]$ of the nodes in it. The last matrix is kept, so
+        that its nodes are not computed again. `check` is called often.
+        """
+        if self._known is not None:
+            ids, columns = self._known
+            at = torch.searchsorted(ids, nodes).clamp(max=ids.numel() - 1)
+            if torch.equal(ids[at], nodes):
+                return columns, at
+        ids, at = nodes.unique(return_inverse=True)
+        columns = torch.from_numpy(scratch_array((ids.numel(), self.num_columns), np.float32))
+        end = 0
+        for part, found in self.neighbour_parts(ids, device, check):
+            columns[end : end + part.numel()] = found.cpu()
+            end += part.numel()
+        self._known = ids, columns
+        return columns, at
+
+    @property
+    def num_columns(self) -> int:
+        """Number of columns of `with_neighbours`."""
+        return 3 * int(self.user_graph.x.shape[1]) + 1
+
+    def neighbour_parts(
+        self, nodes: Tensor | None, device: torch.device, check: Callable[[], None]
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield different nodes of a graph on disk, ascending, and their `neighbour_columns`."""
+        mean = Operator("mean")
+        graph = self.graph([mean], device)
+        place = graph.device
+        reader = self.rows("raw", place, graph.num_readers)
+
+        def rows(ids: Tensor) -> Tensor:
+            check()
+            return as_dense(reader.rows(ids))
+
+        pieces = Pieces(graph, 1, nodes)
+        for ids, near, far in pieces.means(mean, rows, int(self.user_graph.x.shape[1])):
+            degree = graph.degree(ids).float().log1p()[:, None]
+            yield ids, torch.cat([rows(ids), near, far, degree], dim=1)
+
     def with_features(self, x: Tensor) -> PreparedGraph:
         """Return the same nodes and edges with other features $[N, D]$."""
         other = copy(self)
         other.user_graph = replace(self.user_graph, x=x)
         other._features, other._scalers, other._with_neighbours = {}, {}, None
+        other._known = None
         return other
+
+
+def forget_columns(task: ShiftTask) -> None:
+    """Free the columns of a large graph in memory, which the next model computes again."""
+    for graph in _graphs_of(task).values():
+        x = graph.user_graph.x
+        if (x.values() if x.is_sparse_csr else x).numel() > MAX_KEPT:
+            graph._features, graph._with_neighbours = {}, None
+
+
+def as_dense(rows: Features) -> Tensor:
+    """Return unscaled features as a dense matrix."""
+    assert not isinstance(rows, ShiftedFeatures)
+    return rows if isinstance(rows, Tensor) else rows.csr.to_dense()
 
 
 def task_graph(task: ShiftTask, hidden: bool) -> PreparedGraph:
@@ -139,17 +213,16 @@ def task_graph(task: ShiftTask, hidden: bool) -> PreparedGraph:
     `hidden` hides the nodes that are not in distribution: they have no edges, and do not influence
     the scaling of the others.
     """
-    graphs = _graphs_of(task)
-    if hidden not in graphs:
-        data, groups = task.data, partial(_groups, ref(task), hidden)
-        if "csr" in data:
-            graph = UserGraph(data.x, csr=data.csr)
-        else:
-            edges, weight = data.edge_index, data.get("edge_weight")
-            if hidden:
-                edges, weight = task.training_edges()
-            graph = UserGraph(data.x, edges, _numbers(task, hidden), weight)
-        graphs[hidden] = PreparedGraph(graph, groups)
+    graphs, data = _graphs_of(task), task.data
+    if hidden not in graphs and "csr" in data:
+        graph = UserGraph(data.x, csr=data.csr)
+        graphs[hidden] = PreparedGraph(graph, separated=data.get("separated"))
+    elif hidden not in graphs:
+        edges, weight = data.edge_index, data.get("edge_weight")
+        if hidden:
+            edges, weight = task.training_edges()
+        graph = UserGraph(data.x, edges, _numbers(task, hidden), weight)
+        graphs[hidden] = PreparedGraph(graph, partial(_groups, ref(task), hidden))
     return graphs[hidden]
 
 

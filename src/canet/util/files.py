@@ -10,15 +10,22 @@ import secrets
 import shutil
 import stat
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from canet.errors import CanetError, InputError
 from canet.util.memory import check_memory
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import DTypeLike
+
+BYTES_IN_MEMORY = 2**28
+"""Larger temporary arrays are in a file, so that the system can move them out of memory."""
 MAX_JSON_BYTES = 2**28
 """Largest JSON file that is read."""
 DONE = "done"
@@ -84,6 +91,20 @@ def write_errors(path: Path) -> Iterator[None]:
         if error.errno not in DISK_ERRORS or isinstance(error, WriteError):
             raise
         raise WriteError(error.errno, error.strerror, str(path)) from error
+
+
+def scratch_array(shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
+    """Return an array without content: in memory, or if it is large in a file without a name."""
+    import numpy as np
+
+    size = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
+    if size <= BYTES_IN_MEMORY:
+        return np.empty(shape, dtype)
+    place = Path(tempfile.gettempdir())
+    with tempfile.TemporaryFile(dir=place) as file, write_errors(place):
+        if hasattr(os, "posix_fallocate"):  # on a full disk, writing to the map would end Python
+            os.posix_fallocate(file.fileno(), 0, size)
+        return np.memmap(file, dtype, "w+", shape=shape)
 
 
 def temporary_folder(path: Path) -> Path:

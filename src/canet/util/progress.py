@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from importlib.util import find_spec
 
 from rich.console import Console
@@ -30,6 +31,7 @@ class Display:
         self._first: tuple[float, float] | None = None  # time and progress of the first update
         self._last_line = time.monotonic()
         self._bar: Progress | None = None
+        self._said: set[str] = set()
         screen = Console(stderr=True)
         in_notebook = screen.is_jupyter and find_spec("ipywidgets") is not None
         if not quiet and (sys.stderr.isatty() or in_notebook):
@@ -61,6 +63,13 @@ class Display:
             self._last_line = time.monotonic()
             parts = [count, self._time_left(), text]
             print("; ".join(part for part in parts if part), file=sys.stderr)
+
+    def say(self, text: str) -> None:
+        """Print a line, unless it was printed before."""
+        if text and not self._quiet and text not in self._said:
+            self._said.add(text)
+            show = self._bar.console.print if self._bar else partial(print, file=sys.stderr)
+            show(text)
 
     def stage(self, name: str) -> None:
         """Show that the next one of `STAGES` begins; `update` then shows its progress."""
@@ -126,3 +135,9 @@ def fit_display(stage: str, quiet: bool) -> Iterator[Display]:
             yield display
     finally:
         _current_display.reset(token)
+
+
+def say(text: str) -> None:
+    """Print a line above the bar of the present fit; nothing if there is none, or it is quiet."""
+    if (display := _current_display.get()) is not None:
+        display.say(text)

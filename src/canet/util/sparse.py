@@ -10,6 +10,10 @@ import torch
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
+from canet.util.files import scratch_array
+
+EDGES_AT_ONCE = 2**22
+
 
 class Csr(NamedTuple):
     """The edges of a graph, grouped by target; the arrays may be memory maps.
@@ -34,9 +38,35 @@ class Csr(NamedTuple):
         degree = self.rowptr[nodes + 1] - self.rowptr[nodes]
         return degree if self.loops is None else degree + (self.loops[nodes] > 0)
 
+    def within(self, group: Tensor) -> Csr:
+        """Return the edges between nodes of the same group $[N]$; large arrays are in files."""
+        rowptr, num_nodes, first, end = self.rowptr, group.numel(), 0, 0
+        bounds = torch.zeros(num_nodes + 1, dtype=torch.long, device=rowptr.device)
+        parts = [part for part in (self.col, self.weight) if part is not None]
+        found = [_empty_like(part) for part in parts]
+        while first < num_nodes:
+            begin, most = int(rowptr[first]), int(rowptr[first]) + EDGES_AT_ONCE
+            last = max(first + 1, int(torch.searchsorted(rowptr, most, right=True)) - 1)
+            own = group[first:last].repeat_interleave(rowptr[first : last + 1].diff())
+            span = slice(begin, begin + own.numel())
+            kept = group[self.col[span].long()] == own
+            count = torch.cat([bounds[:1], kept.cumsum(0)])
+            bounds[first + 1 : last + 1] = end + count[rowptr[first + 1 : last + 1] - begin]
+            begin, end, first = end, int(bounds[last]), last
+            for part, target in zip(parts, found, strict=True):
+                target[begin:end] = part[span][kept]
+        col, *weight = (target[:end] for target in found)
+        return Csr(bounds, col, weight[0] if weight else None, self.loops)
+
     def to(self, device: torch.device | str) -> Csr:
         """Return the edges on a device."""
         return Csr(*(part if part is None else part.to(device) for part in self))  # type: ignore[arg-type]
+
+
+def _empty_like(part: Tensor) -> Tensor:
+    if part.is_cuda:
+        return torch.empty_like(part)
+    return torch.from_numpy(scratch_array((part.numel(),), part[:0].numpy().dtype))
 
 
 def from_scipy(matrix: sp.csr_matrix) -> Tensor:

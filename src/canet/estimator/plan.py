@@ -1,0 +1,108 @@
+"""The one decision of `fit` about size: whole graph, batches, or reading from the disk."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import torch
+
+from canet.data.graph import UserGraph
+from canet.methods import Settings
+from canet.methods.base import ModelSettings
+from canet.models import MethodClass, describe_method
+from canet.util.devices import pick_device
+from canet.util.memory import free_memory
+
+STEP = 15
+"""Memory of a training step on the whole graph, relative to the arrays of the graph."""
+LOADED = 12
+"""Memory of a graph store in memory with the columns of models, relative to its arrays."""
+BATCH_SIZE = 1_024
+FANOUT = (15, 10, 5)
+"""Neighbours that a node reads in each layer, from the last one; further layers read the last."""
+MIN_STEPS, MIN_EPOCHS = 2_000, 3
+"""Training in batches has at least so many steps and epochs."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to train on a graph.
+
+    Args:
+        settings: The settings, perhaps with batches.
+        on_disk: Whether a graph store stays on disk.
+        reason: The decision in one line; empty if there is nothing to say.
+        limits_epochs: Whether fewer epochs are enough, because each has many steps.
+    """
+
+    settings: ModelSettings
+    on_disk: bool = False
+    reason: str = ""
+    limits_epochs: bool = False
+
+    def settings_for(self, num_train: int) -> ModelSettings:
+        """Return the settings for a number of training nodes."""
+        settings = self.settings
+        if not (self.limits_epochs and isinstance(settings, Settings)):
+            return settings
+        epochs = max(MIN_EPOCHS, -(-MIN_STEPS * BATCH_SIZE // num_train))
+        return replace(settings, epochs=min(settings.epochs, epochs))
+
+
+def plan_training(
+    graph: UserGraph,
+    method: str | MethodClass,
+    settings: ModelSettings,
+    named: Collection[str] = (),
+    device: str | torch.device = "auto",
+    processes: int = 1,
+) -> Plan:
+    """Decide from the size of a graph and the free memory how to train on it.
+
+    The whole graph is trained in memory if a training step fits there. If not, networks train in
+    batches with sampled neighbours. If the arrays do not fit either, a graph store stays on disk.
+
+    Args:
+        graph: The graph, in memory or that of a store.
+        method, settings: What to train.
+        named: Names of the settings that the user has chosen, which do not change.
+        device: As for `pick_device`.
+        processes: Number of processes that train at the same time; -1: one for each core.
+    """
+    is_store = graph.csr is not None
+    if {"batch_size", "fanout"} & set(named):
+        return Plan(settings, on_disk=is_store and settings.in_batches)
+    place, free = pick_device(device), free_memory() or sys.maxsize
+    room = torch.cuda.mem_get_info(place)[0] if place.type == "cuda" else free
+    shares = processes if processes > 0 else os.cpu_count() or 1
+    size, with_states = _sizes(graph, settings)
+    is_large, fits = shares * LOADED * size > free, shares * STEP * with_states <= room
+    on_disk, how = False, []
+    if describe_method(method).trains_in_batches:
+        on_disk = is_store and is_large and getattr(settings, "direction", "along") == "along"
+        intervenes = getattr(settings, "interventions", "none") != "none"
+        if isinstance(settings, Settings) and not intervenes and (on_disk or not fits):
+            fanout = (FANOUT + FANOUT[-1:] * settings.num_layers)[: settings.num_layers]
+            settings = replace(settings, batch_size=BATCH_SIZE, fanout=",".join(map(str, fanout)))
+            how = [f"training in batches of {BATCH_SIZE:,}"]
+    if is_store:
+        how.insert(0, "reading it from the disk" if on_disk else "reading it into memory")
+    reason = f"the graph takes {_bytes(size)} and {_bytes(min(free, room))} are free: "
+    limits_epochs = settings.in_batches and "epochs" not in named
+    return Plan(settings, on_disk, reason + ", ".join(how) if how else "", limits_epochs)
+
+
+def _sizes(graph: UserGraph, settings: ModelSettings) -> tuple[int, int]:
+    """Return the bytes of the arrays of a graph, also with states in place of narrower features."""
+    x, edges = graph.x, 16 * graph.num_edges
+    is_sparse = x.layout == torch.sparse_csr
+    features = 12 * x.values().numel() if is_sparse else 4 * x.numel()
+    hidden = 4 * int(x.shape[0]) * getattr(settings, "hidden", 0)
+    return features + edges, max(features, hidden) + edges
+
+
+def _bytes(count: float) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 1e8 else f"{count / 1e6:,.1f} MB"
