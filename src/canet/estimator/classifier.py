@@ -236,11 +236,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
                 PyG `Data`, only `without`: numbers of columns that become 0 in every graph.
         """
         columns |= {"label": label} if label is not None else {}
-        arrays: dict[str, Any] = {
-            "environment": environment,
-            "time": time,
-            "sample_weight": sample_weight,
-        }
+        arrays: dict[str, Any] = {"environment": environment, "time": time}
+        arrays["sample_weight"] = sample_weight
         for role, given in arrays.items():
             if isinstance(given, str):
                 columns[role], arrays[role] = given, None
