@@ -20,7 +20,7 @@ from canet.data.task import ShiftTask
 from canet.methods.base import Scaling
 from canet.nn import Features, Graph, Operator, ShiftedFeatures
 from canet.nn.operations import multiply
-from canet.training.feature_rows import RowReader
+from canet.training.feature_rows import RowReader, pinned
 from canet.training.features import CPU, Scaler, prepare_features
 from canet.training.pieces import Pieces
 from canet.util.devices import has_room
@@ -80,6 +80,17 @@ class PreparedGraph:
         if key not in self._graphs:
             self._graphs[key] = self._build(operators, self._place(device))
         return self._graphs[key]
+
+    def graph_to_draw(self, operators: Sequence[Operator], device: torch.device) -> Graph:
+        """Return the graph for drawing neighbours, on a GPU if it can read the edges.
+
+        Edges that do not fit there are in pinned memory, if they have no weights and take at most
+        half of the free memory of the machine.
+        """
+        graph = self.graph(operators, device)
+        fits = has_room(BYTES_PER_NODE * self.user_graph.num_nodes, device)
+        on_cpu = graph.device.type != device.type
+        return graph.drawing_on(device, pinned) if on_cpu and fits else graph
 
     def _build(self, operators: Sequence[Operator], place: torch.device) -> Graph:
         user = self.user_graph
