@@ -376,11 +376,12 @@ def test_a_flipped_bit_anywhere_is_found(written: GraphStore, name: str) -> None
     raw = path.read_bytes()
     for position in (0, 60, len(raw) // 2, len(raw) - 1):
         path.write_bytes(raw[:position] + bytes([raw[position] ^ 4]) + raw[position + 1 :])
-        (problem,) = written.problems()
-        assert f"{name}'" in problem
         if name == INDEX:
             with pytest.raises(CanetError, match=INDEX):
                 GraphStore(written.path)
+        else:
+            (problem,) = written.problems()
+            assert f"{name}'" in problem
         path.write_bytes(raw)
     assert written.problems() == []
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from canet.data.task import ShiftTask
+from canet.data.task import ShiftTask, split_50_25_25
 from canet.errors import InputError
 
 
@@ -173,3 +173,11 @@ def test_the_given_graph_is_not_changed() -> None:
     assert data.y.shape == (8, 1)
     assert data.batch.tolist() == list(range(5, 13))
     assert task.data.note == "mine"
+
+
+@pytest.mark.parametrize("n", [0, 1, 4, 7, 100, 8124])
+def test_random_parts_are_disjoint_complete_and_of_exact_size(n: int) -> None:
+    nodes = 3 * torch.arange(n) + 1
+    parts = split_50_25_25(nodes, torch.Generator().manual_seed(0))
+    assert [part.numel() for part in parts] == [n // 2, n // 4, n - n // 2 - n // 4]
+    assert torch.cat(parts).sort().values.equal(nodes)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
 
 from canet.data import GENERATORS
@@ -11,7 +12,6 @@ from canet.data.benchmarks.dataset import Request
 from canet.data.benchmarks.spurious import (
     NOISE_STD,
     NUM_DOMAINS,
-    BaseGraph,
     SpuriousDataset,
     _label_network,
     centred_per_graph,
@@ -27,13 +27,13 @@ N = 40
 EDGES = torch.stack([torch.arange(N), (torch.arange(N) + 1) % N])
 EDGES = torch.cat([EDGES, EDGES.flip(0)], dim=1)
 Y = torch.arange(N) % 4
-GRAPH = BaseGraph(torch.eye(N).to_sparse_csr(), EDGES, Y)
+GRAPH = Data(torch.eye(N).to_sparse_csr(), EDGES, y=Y)
 
 
 class Ring(SpuriousDataset):
     name = "ring"
 
-    def read(self, request: Request) -> BaseGraph:
+    def read(self, request: Request) -> Data:
         return GRAPH
 
 

@@ -70,7 +70,9 @@ class EdgeSort:
         for ranges in zip(*map(pairwise, self._cuts()), strict=True):
             key, *weight = _distinct(self._read(start, end) for start, end in ranges)
             target, source = key >> self._shift, key & mask
-            yield SortedEdges(target.view(np.int64), source.view(np.int64), *(weight or [None]))
+            yield SortedEdges(
+                target.view(np.int64), source.view(np.int64), weight[0] if weight else None
+            )
         for path in self._paths:
             path.unlink(missing_ok=True)
 
