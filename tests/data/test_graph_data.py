@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 
@@ -22,6 +23,7 @@ def test_columns_are_accessed_as_in_pyg() -> None:
         assert {"x", "y", "name", "time"} <= set(graph.to_dict())
         assert is_graph(graph)
     assert not is_graph({"x": 1})
+    assert pickle.loads(pickle.dumps(GraphData(x=torch.ones(2)))).x.equal(torch.ones(2))
 
 
 def test_a_missing_column_is_an_error() -> None:
