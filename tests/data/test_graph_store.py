@@ -586,18 +586,3 @@ def test_a_writer_outside_of_its_block_is_rejected(tmp_path: Path) -> None:
         writer.add_edges([0], [1])
     with pytest.raises(InputError, match="with GraphStoreWriter"):
         writer.add_edges([0], [1])
-
-
-@pytest.mark.parametrize("kind", ["store", "file"])
-def test_a_target_that_appears_meanwhile_is_an_error(tmp_path: Path, kind: str) -> None:
-    def write() -> None:
-        with GraphStoreWriter(tmp_path / "store", 40) as writer:
-            writer.add_features(matrix())
-            if kind == "file":
-                (tmp_path / "store").write_text("other")
-            else:
-                write_edges(tmp_path / "store", 3, (np.array([0]), np.array([1]), None))
-
-    with pytest.raises(InputError, match="another process"):
-        write()
-    assert [path.name for path in tmp_path.iterdir()] == ["store"]

@@ -220,7 +220,7 @@ class GraphStore:
         key = (self.path.absolute(), self._index.sha256, times)
         if key not in _checked:
             for name in self._arrays:
-                self._check_array(name)
+                check_array(self._index, self.path, name)
             _checked.add(key)
 
     def problems(self) -> list[str]:
@@ -228,21 +228,14 @@ class GraphStore:
         found: list[str] = []
         for name in self._arrays:
             try:
-                self._check_array(name)
-            except CanetError as error:
+                self._check_file(name)
+                check_array(self._index, self.path, name)
+            except (CanetError, OSError) as error:
                 found.append(str(error))
         return found
 
     def _file(self, name: str) -> Path:
         return self.path / f"{name}.npy"
-
-    def _check_array(self, name: str) -> None:
-        """Read an array, and reject it if it has changed or has a number out of range."""
-        self._check_file(name)
-        try:
-            check_array(self._index, self.path, name)
-        except OSError as error:
-            raise CanetError(f"cannot read '{error.filename}' ({error.strerror})") from error
 
     def _check_file(self, name: str) -> os.stat_result:
         """Reject an array whose file is missing or has another size than in the index."""
