@@ -14,6 +14,11 @@ def paths(root: Path, folder: str) -> tuple[Path, Path, Path]:
     return Path(f"{start}_edges.csv"), Path(f"{start}_features.json"), Path(f"{start}_target.csv")
 
 
+def test_labels_are_assigned_by_user_id(small_root: Path) -> None:
+    _, _, y = read_region(*paths(small_root, "FR"))
+    assert y.tolist() == [1, 0] * 10
+
+
 def test_edges_have_both_directions_and_one_self_loop_per_user(small_root: Path) -> None:
     edge_index, _, _ = read_region(*paths(small_root, "ES"))
     ring = {(u, (u + 1) % 20) for u in range(20)}
@@ -24,8 +29,6 @@ def test_edges_have_both_directions_and_one_self_loop_per_user(small_root: Path)
 
 
 def test_features_are_multi_hot_and_repeated_ids_count_once(small_root: Path) -> None:
-    _, _, y = read_region(*paths(small_root, "FR"))
-    assert y.tolist() == [1, 0] * 10  # by user, not by row
     _, x, _ = read_region(*paths(small_root, "DE"))
     assert x.shape == (20, 3170)
     assert x.sum(axis=1).tolist() == [0] + [2] * 19

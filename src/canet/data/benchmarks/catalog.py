@@ -149,5 +149,7 @@ def describe(name: str, data_root: str | Path | None = None) -> TaskDescription:
         splits = {split: nodes.numel() for split, nodes in task.splits().items()}
     assert statistics is not None  # a task that needs no files is always counted
     counted = {"state": state, "statistics": statistics, "splits": splits, "files": files}
-    others = [one.name for one in fields(TaskDescription) if one.name not in counted]
-    return TaskDescription(**counted, **{name: getattr(dataset, name) for name in others})
+    facts: dict[str, Any] = {
+        f.name: getattr(dataset, f.name, None) for f in fields(TaskDescription)
+    }
+    return TaskDescription(**facts | counted)
