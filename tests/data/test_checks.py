@@ -113,17 +113,12 @@ def test_features_that_are_not_finite_in_float32_are_counted_and_their_columns_n
         torch.sparse_coo_tensor([[0], [7]], [1.0], (1, 2), check_invariants=False),
         torch.ones(0, 3),
         torch.ones(3, 0).to_sparse(),
+        sp.csr_array((np.ones(1), [99], [0, 1]), (1, 2)),
+        sp.csc_array((np.ones(1), [99], [0, 1, 1]), (1, 2)),
     ],
 )
 def test_features_that_are_not_a_matrix_of_real_numbers_are_rejected(x: Any) -> None:
     rejected(check_features, x, match=r"\bx\b")
-
-
-@pytest.mark.parametrize("layout", ["csr", "csc"])
-def test_a_scipy_matrix_with_indices_outside_its_shape_is_rejected(layout: str) -> None:
-    wrong = sp.eye(3, format=layout)
-    wrong.indices[1] = 99
-    rejected(check_features, wrong, match=r"\bx\b")
 
 
 def test_lists_of_rows_are_features_and_tensors_are_not_copied() -> None:
@@ -230,12 +225,8 @@ def test_classes_without_training_nodes_are_rejected_and_listed() -> None:
     check_classes(ids(1, 0, 2, 1), 3)
     rejected(check_classes, ids(0, 2, 4), 5, match=r"2 of the 5 classes \(1, 3\)")
     rejected(check_classes, ids(0, 0), 1, match="one class")
-
-
-@pytest.mark.parametrize("label", [100_000, 10**6, 2**62])
-def test_message_about_one_huge_label_is_short(label: int) -> None:
-    cause = rf"{label - 1:,} of the {label + 1:,} classes \(2, 3, 4, 5, 6 and {label - 6:,}"
-    rejected(check_classes, ids(0, 1), label + 1, match=cause)
+    cause = rf"{2**62 - 1:,} of the {2**62 + 1:,} classes \(2, 3, 4, 5, 6 and {2**62 - 6:,}"
+    rejected(check_classes, ids(0, 1), 2**62 + 1, match=cause)  # a short list
 
 
 @pytest.mark.parametrize(

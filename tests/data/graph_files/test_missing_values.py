@@ -50,10 +50,7 @@ def test_formatted_numbers_and_words_for_empty_cells_are_read(tmp_path: Path) ->
     assert income.mean == pytest.approx((51371 + 1048576 - 7) / 3)
     assert rate.mean == pytest.approx((4.5 + 10) / 2)
     assert (old.kind, old.fill, old.marks_empty) == ("indicator", 0.5, True)
-
-
-def test_one_value_and_empty_cells_give_a_mark(tmp_path: Path) -> None:
-    graph = read_graph(write_folder(tmp_path, "a,b\n5,1\n,2\n5,3\n", EDGES))
+    graph = read_graph(write_folder(tmp_path, "a,b\n5,1\n,2\n5,3\n", EDGES))  # one value
     assert graph.x[:, :2].tolist() == [[0, 0], [0, 1], [0, 0]]
 
 

@@ -70,15 +70,14 @@ def test_a_late_word_makes_a_long_column_text(tmp_path: Path) -> None:
     assert table["a"][0].as_py() == "00000000"
 
 
-def test_columns_requested_as_text_are_not_converted(tmp_path: Path) -> None:
-    file = csv_table(tmp_path, "a,b\n01,1.0\n2,\n")
-    assert cells(file, "a", "b", text=("a", "b")) == [["01", "2"], ["1.0", None]]
-
-
-def test_a_byte_order_mark_and_blank_lines_are_skipped(tmp_path: Path) -> None:
+def test_byte_order_marks_and_blank_lines_are_skipped_and_text_is_not_converted(
+    tmp_path: Path,
+) -> None:
     file = csv_table(tmp_path, b"\xef\xbb\xbf\r\na,b\r\n\r\n1,2\r\n\r\n")
     assert file.columns == ["a", "b"]
     assert cells(file, "a") == [[1]]
+    file = csv_table(tmp_path, "a,b\n01,1.0\n2,\n")
+    assert cells(file, "a", "b", text=("a", "b")) == [["01", "2"], ["1.0", None]]
 
 
 @pytest.mark.parametrize(
