@@ -58,10 +58,6 @@ class ColumnSummary:
     varies: bool = False
     marks_empty: bool = False  # some cells outside the test set are empty, and some are not
 
-    @property
-    def is_numeric(self) -> bool:
-        return self.kind in ("number", "boolean", "date")
-
 
 def summarise(
     table: pa.Table, names: Sequence[str], is_non_test: np.ndarray, fill: str = "mean"
@@ -166,7 +162,7 @@ def check_learnable(
                     f"column out (without=['{name}'] or --without {name})"
                 )
             free_text.append(name)
-        elif column.is_numeric and column.varies and not np.isfinite(column.std):
+        elif column.varies and not np.isfinite(column.std):
             report_problem(
                 f"column '{name}' of '{path}' contains numbers up to {column.high:g}, which are "
                 f"too large to standardise: take logarithms, or leave it out (--without {name})"

@@ -18,8 +18,6 @@ MAX_NODES = 2**32
 """With more nodes, a key would need more than 64 bits."""
 BYTES_PER_EDGE = 48
 """Memory of one edge while a range is sorted: its key, weight and position, and copies."""
-MIN_EDGES = 4
-"""Smallest number of edges that are sorted at once."""
 FILES = {"keys": np.uint64, "weights": np.float32}
 """Name of a temporary file → type of its numbers; the second is missing without weights."""
 
@@ -47,7 +45,7 @@ class EdgeSort:
     """
 
     def __init__(self, folder: Path, num_nodes: int, memory: int) -> None:
-        self.max_edges = max(MIN_EDGES, memory // BYTES_PER_EDGE)
+        self.max_edges = memory // BYTES_PER_EDGE
         self._shift = np.uint64(max(1, (num_nodes - 1).bit_length()))
         self._paths = [folder / name for name in FILES]
         self._waiting: list[list[np.ndarray]] = []
