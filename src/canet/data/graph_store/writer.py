@@ -355,7 +355,15 @@ class GraphStoreWriter:
             os.fsync(written.fileno())
         self._lock.release()
         (self._folder / LOCK).unlink(missing_ok=True)
-        self._folder.rename(self.path)
+        try:
+            self._folder.rename(self.path)
+        except OSError as error:
+            if not self.path.exists():
+                raise
+            raise InputError(
+                f"'{self.path}' was created by another process while this store was written: "
+                "choose a new folder, or delete this one"
+            ) from error
 
     def _save_edges(self) -> tuple[int, int]:
         """Sort the edges, write them, and return the numbers of edges and self-loops."""
