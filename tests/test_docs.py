@@ -240,7 +240,7 @@ def test_every_block_of_a_page_has_a_language(source: str) -> None:
 @pytest.mark.parametrize("source", SOURCES)
 def test_every_command_of_a_page_exists(source: str) -> None:
     """Also the commands that are not run: their options are parsed."""
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = typer.main.get_command(app).commands
     for block in blocks(source):
         for line in block.commands if block.language == "sh" else []:
             words = shlex.split(line, comments=True)

@@ -121,7 +121,6 @@ def test_times_are_used_if_every_node_has_one() -> None:
     model = planted(sign_of(3), data)
     data.time = np.array(["2024-01-01", "2024-01-02", "2024-01-03"], dtype="datetime64[D]")
     time = read_graph(model, data).time
-    assert time is not None
     assert np.diff(time).tolist() == [86400, 86400]
     data.time = np.array([1.0, np.nan, 2.0])
     assert read_graph(model, data).time is None

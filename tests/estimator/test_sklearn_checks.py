@@ -42,20 +42,20 @@ class EdgelessClassifier(NodeClassifier):
         tags.no_validation = False
         return tags
 
-    def fit(self, X: Any, y: Any) -> EdgelessClassifier:  # type: ignore[override]
+    def fit(self, X: Any, y: Any) -> EdgelessClassifier:
         super().fit(edgeless(X, y))
         return self
 
-    def predict(self, X: Any) -> np.ndarray:  # type: ignore[override]
+    def predict(self, X: Any) -> np.ndarray:
         return super().predict(edgeless(X))
 
-    def predict_proba(self, X: Any) -> np.ndarray:  # type: ignore[override]
+    def predict_proba(self, X: Any) -> np.ndarray:
         return super().predict_proba(edgeless(X))
 
-    def decision_function(self, X: Any) -> np.ndarray:  # type: ignore[override]
+    def decision_function(self, X: Any) -> np.ndarray:
         return super().decision_function(edgeless(X))
 
-    def score(self, X: Any, y: Any) -> float:  # type: ignore[override]
+    def score(self, X: Any, y: Any) -> float:
         return super().score(edgeless(X, y))
 
 

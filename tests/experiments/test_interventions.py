@@ -51,13 +51,13 @@ def test_tables_of_a_quick_version(quick: Interventions, tmp_path: Path) -> None
     assert [row[0] for row in scores.rows] == list(GENERATORS)
     last = tables["interventions-last-quick"].rows[0]
     assert all(isinstance(cell, Score) for cell in last[3:])
-    assert last[3].text == "59.00 ± 0.00"  # type: ignore[union-attr]
+    assert last[3].text == "59.00 ± 0.00"
     above = tables["interventions-control-quick"]
     row = dict(zip(above.columns, above.rows[0], strict=True))
-    assert row["CaNet, inferred"].text == "-1.00 ± 0.00"  # type: ignore[union-attr]
-    assert row["CaNet, centred per graph"].text == "10.00 ± 0.00"  # type: ignore[union-attr]
+    assert row["CaNet, inferred"].text == "-1.00 ± 0.00"
+    assert row["CaNet, centred per graph"].text == "10.00 ± 0.00"
     columns = tables["interventions-columns-quick"].rows[0]
-    assert [cell.mean for cell in columns[2:]] == [2.0, 1.0]  # type: ignore[union-attr]
+    assert [cell.mean for cell in columns[2:]] == [2.0, 1.0]
 
 
 def test_a_study_can_be_restricted_to_one_method(fresh_cache: Path, tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
@@ -15,7 +13,6 @@ import pytest
 import torch
 
 import canet
-from canet.data.graph_data import GraphData
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, InputWarning
 from canet.models import Auto, Fitted, Options
@@ -26,7 +23,7 @@ from canet.models.portfolio import PRESETS, Recipe
 from canet.store.run_folder import find_runs
 from canet.training import Trainer
 from canet.util.processes import Processes
-from tests.support.small_task import FEW, small_task
+from tests.support.small_task import FEW, small_task, with_columns, with_garbage
 from tests.support.user_graphs import small_user_graph
 
 QUICK = AutoSettings(epochs=4, hidden=8)
@@ -149,18 +146,6 @@ def test_scores_are_those_of_averaged_probabilities(few_models: None) -> None:
 def test_the_same_seed_is_the_same_choice_to_the_bit(few_models: None) -> None:
     assert same(run(1), run(1))
     assert not same(run(1), run(2))
-
-
-def with_garbage(task: ShiftTask, nodes: torch.Tensor, unknown: torch.Tensor) -> ShiftTask:
-    """Replace features and edges of some nodes, and the labels of these and of `unknown` nodes."""
-    columns = {name: column.clone() for name, column in task.data.to_dict().items()}
-    columns["x"][nodes] = torch.randn(len(nodes), columns["x"].shape[1]) * 100
-    for changed in (nodes, unknown):
-        columns["y"][changed] = columns["y"][changed].flip(0)
-    inside = torch.isin(columns["edge_index"], nodes).all(dim=0)
-    others = nodes[torch.randint(len(nodes), (2, 333))]
-    columns["edge_index"] = torch.cat([columns["edge_index"][:, ~inside], others], dim=1)
-    return replace(task, data=GraphData(**columns), checked=True)
 
 
 def test_shifted_nodes_and_test_labels_change_no_bit_of_the_choice(
@@ -298,9 +283,7 @@ def test_class_weights_are_part_of_a_stored_choice(few_models: None, tmp_path: P
 def test_a_model_that_fails_is_left_out_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     intervening = Recipe("canet", "gcn", {"interventions": "inferred"})
     task = small_task()
-    one_column = replace(
-        task, data=GraphData(x=task.data.x[:, :1], y=task.data.y, edge_index=task.data.edge_index)
-    )
+    one_column = with_columns(task, x=task.data.x[:, :1])
     monkeypatch.setitem(PRESETS, "robust", (intervening, Recipe("erm", "mlp")))
     with pytest.warns(InputWarning, match="feature columns"):
         found = run(task=one_column).result.candidates
@@ -315,11 +298,6 @@ def test_unfinished_trainings_are_no_runs(few_models: None, tmp_path: Path) -> N
     list(Auto(QUICK).try_all(Parts(small_task()), 0, tmp_path / "run" / WORK_FOLDER))
     with pytest.raises(CanetError, match="no finished run"):
         find_runs(tmp_path)
-
-
-def test_ood_curves_are_rejected() -> None:
-    with pytest.raises(CanetError, match="ood-curves"):
-        Auto(QUICK).run(small_task(), {0: None}, ood_curves=True)
 
 
 def fitted(**params: Any) -> canet.NodeClassifier:
@@ -347,42 +325,6 @@ def test_a_classifier_chooses_unless_a_method_is_named(few_models: None) -> None
     assert np.array_equal(model.predict_proba(prepared), model.predict_proba(small_user_graph()))
     with pytest.raises(InputError, match="another model"):
         fitted().predict(prepared)
-
-
-@pytest.mark.parametrize(
-    ("params", "words"),
-    [
-        ({"backbone": "gcn"}, "backbone"),
-        ({"preset": "fastest"}, "fast, robust"),
-        ({"num_environments": 3}, "'canet'"),
-        ({"n_jobs": 0}, "jobs is 0"),
-    ],
-)
-def test_arguments_that_auto_does_not_support_are_rejected(
-    params: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(CanetError, match=words):
-        fitted(**params)
-
-
-PREDICT = """
-import sys, numpy, canet
-from tests.support.user_graphs import small_user_graph
-numpy.save(sys.argv[2], canet.load(sys.argv[1]).predict_proba(small_user_graph()))
-"""
-
-
-@pytest.mark.slow
-def test_a_saved_ensemble_predicts_the_same_bits_in_another_process(
-    few_models: None, tmp_path: Path
-) -> None:
-    model = fitted(class_weight="balanced", checkpoints=tmp_path / "work")
-    model.save(tmp_path / "model")
-    command = [sys.executable, "-c", PREDICT, tmp_path / "model", tmp_path / "p.npy"]
-    subprocess.run(command, check=True, cwd=Path(__file__).parents[2])
-    assert np.array_equal(np.load(tmp_path / "p.npy"), model.predict_proba(small_user_graph()))
-    again = canet.load(tmp_path / "model")
-    assert again.leaderboard_rows() == model.leaderboard_rows()
 
 
 def test_a_diagnosis_changes_columns_and_edges_of_every_member(few_models: None) -> None:
