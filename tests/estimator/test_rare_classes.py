@@ -74,12 +74,11 @@ def test_calibrated_probabilities_fit_the_validation_nodes_better() -> None:
 def test_the_best_threshold_has_the_best_f1_on_the_validation_nodes(tmp_path: Path) -> None:
     data, valid = rare_class_graph(600), np.arange(200)
     model = canet.NodeClassifier("erm", **QUICK).fit(data, valid=valid)
-    y = np.array(data.y)[valid]
+    y, prepared = np.array(data.y)[valid], model.prepare(data)
 
     def f1(threshold: Any) -> float:
-        return float(
-            f1_score(y, model.predict(data, valid, threshold=threshold), pos_label="fraud")
-        )
+        found = model.predict(prepared, valid, threshold=threshold)
+        return f1_score(y, found, pos_label="fraud")
 
     best = max(f1(threshold) for threshold in np.linspace(0, 1, 200))
     assert f1("best") >= best

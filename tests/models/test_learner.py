@@ -11,8 +11,8 @@ import torch
 import canet
 from canet.errors import InputError, VersionError
 from canet.models import LEARNERS, Average, restore
-from canet.models.portfolio import PRESETS, Recipe
-from tests.support.nearest_mean import MeanRecipe, NearestMean
+from canet.models.portfolio import PRESETS, TABULAR, Recipe
+from tests.support.nearest_mean import NearestMean
 from tests.support.small_task import small_task
 from tests.support.user_graphs import small_user_graph
 
@@ -61,12 +61,13 @@ def test_an_average_with_a_network_is_saved_and_restored() -> None:
 def test_auto_chooses_among_networks_and_other_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(PRESETS, "robust", (Recipe("erm", "mlp"), MeanRecipe()))
+    monkeypatch.setitem(TABULAR, NearestMean.name, NearestMean)
+    monkeypatch.setitem(PRESETS, "robust", (Recipe("erm", "mlp"), Recipe(NearestMean.name)))
     monkeypatch.setattr("canet.models.parts.TEMPERATURE", 10.0)
     model, data = fitted(), small_user_graph()
     board = {row["model"]: row["weight"] for row in model.leaderboard_rows()}
     assert board["erm-mlp"] > 0
-    assert board["nearest mean"] > 0
+    assert board["nearest_mean"] > 0
     model.save(tmp_path / "model")
     again = canet.load(tmp_path / "model")
     assert np.array_equal(again.predict_proba(data), model.predict_proba(data))

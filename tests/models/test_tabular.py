@@ -116,7 +116,8 @@ def test_a_class_that_training_lacks_is_improbable_for_trees() -> None:
         rare = torch.isin(y, torch.tensor(lacking))
         if len(lacking) == 2:
             y = torch.where(y == 2, torch.arange(len(y)) % 2 + 2, y)  # two of four classes remain
-        task = with_columns(replace(task, train=task.train[~rare[task.train]]), y=y)
+        train = task.train[~rare[task.train]]
+        task = with_columns(replace(task, train=train, checked=True), y=y)
         (fitted,) = learner(Trees, max_trees=5).run(task, {0: None})
         found = fitted.read(task_graph(task, False)).logits.softmax(dim=1)
         assert found.shape[1] == int(y.max()) + 1

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from scipy.special import softmax
 
 from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.sections.confidence import (
@@ -95,12 +94,3 @@ def test_the_calibration_error_is_that_of_a_loop_over_bins() -> None:
     bins = reliability_bins(confidence, right)
     assert calibration_error(bins) == pytest.approx(slow)
     assert sum(b.num_nodes for b in bins) == 203
-
-
-def test_a_calibrated_model_has_a_small_error() -> None:
-    logits, y = labelled(20000)
-    right = logits.argmax(axis=1) == y
-    assert calibration_error(reliability_bins(softmax(logits, axis=1).max(axis=1), right)) < 0.015
-    assert (
-        calibration_error(reliability_bins(softmax(3 * logits, axis=1).max(axis=1), right)) > 0.08
-    )
