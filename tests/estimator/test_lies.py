@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 import canet
-from canet.errors import CanetError
+from canet.errors import CanetError, VersionError
+from canet.estimator.reference import Reference
 from tests.support.lies import LIES, Sealed, entry
 
 Tables = tuple[pa.Table, pa.Table]
@@ -80,6 +81,26 @@ def test_an_entry_of_another_type_is_an_error_or_not_used(saved: Path, tmp_path:
         with warnings.catch_warnings(), suppress(CanetError):
             warnings.simplefilter("ignore")
             canet.load(tmp_path / str(number), device="cpu").predict(tables(1))
+
+
+def test_a_setting_that_this_version_does_not_know_is_named(saved: Path, tmp_path: Path) -> None:
+    for number, path in enumerate([("model", "settings"), ("params",)]):
+        model = Sealed(saved)
+        entry(3, *path, "sparkle")(model)
+        model.write(tmp_path / str(number))
+        with pytest.raises(VersionError, match="sparkle"):
+            canet.load(tmp_path / str(number))
+
+
+def test_a_bug_is_not_reported_as_a_problem_of_the_file(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise TypeError("our mistake")
+
+    monkeypatch.setattr(Reference, "from_tensors", fail)
+    with pytest.raises(TypeError, match="our mistake"):
+        canet.load(saved)
 
 
 @pytest.mark.parametrize("name", LIES)

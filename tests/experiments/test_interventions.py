@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from canet.data import CENTRED_PER_GRAPH, GENERATORS, WITHOUT_SPURIOUS
 from canet.paper import Scope
 from canet.report.score import Score
@@ -19,11 +17,6 @@ def made_up_score(config: RunConfig) -> float:
     by_features = {WITHOUT_SPURIOUS: 0.8, CENTRED_PER_GRAPH: 0.9}
     usual = 0.6 if config.settings["interventions"] == "none" else 0.79
     return by_features.get(config.features, usual)
-
-
-@pytest.fixture
-def quick(fresh_cache: Path) -> Interventions:
-    return Interventions(Scope(quick=True))
 
 
 def test_every_generator_backbone_and_form_has_five_draws(fresh_cache: Path) -> None:
@@ -42,10 +35,10 @@ def test_real_shifts_are_run_with_and_without(fresh_cache: Path) -> None:
     assert {config.settings["interventions"] for config in configs} == {"none", "inferred"}
 
 
-def test_tables_of_a_quick_version(quick: Interventions, tmp_path: Path) -> None:
-    tables = {
-        table.name: table for table in quick.tables(write_runs(quick, tmp_path, made_up_score))
-    }
+def test_tables_of_a_quick_version(fresh_cache: Path, tmp_path: Path) -> None:
+    quick = Interventions(Scope(quick=True))
+    finished = write_runs(quick, tmp_path, made_up_score)
+    tables = {table.name: table for table in quick.tables(finished)}
     scores = tables["interventions-quick"]
     assert list(scores.columns[3:]) == [contender.label for contender in VARIANTS]
     assert [row[0] for row in scores.rows] == list(GENERATORS)
