@@ -64,7 +64,9 @@ def test_the_headline_is_the_advice_and_the_score(
     assert training_alone.expectation == ""
 
 
-def test_no_graph_and_no_repeat_are_errors(model: Planted) -> None:
+def test_no_graph_no_repeat_and_no_model_are_errors(model: Planted) -> None:
+    with pytest.raises(InputError, match="NodeClassifier"):
+        diagnose("model", random_graph())
     with pytest.raises(InputError, match="new_data"):
         diagnose(model)
     for repeats in (0, 1.5):
@@ -90,11 +92,6 @@ def test_another_graph_in_place_of_the_training_graph_is_a_warning() -> None:
     model = NodeClassifier("erm", epochs=3, hidden=8, undirected=True).fit(small_user_graph())
     with pytest.warns(InputWarning, match="new_data"):
         diagnose(model, small_user_graph(50), repeats=1)
-
-
-def test_a_path_in_place_of_the_model_is_an_error() -> None:
-    with pytest.raises(InputError, match="NodeClassifier"):
-        diagnose("model", small_user_graph())
 
 
 def test_a_diagnosis_is_shown_in_a_notebook_and_saved(complete: Diagnosis, tmp_path: Path) -> None:

@@ -126,13 +126,6 @@ def test_times_are_used_if_every_node_has_one() -> None:
     assert read_graph(model, data).time is None
 
 
-def test_logits_give_back_the_probabilities() -> None:
-    data = random_graph(n=8)
-    graph = read_graph(planted(sign_of(3), data), data)
-    again = np.exp(graph.logits)
-    assert again == pytest.approx(graph.probabilities)
-
-
 def test_samples_are_all_or_some_without_repeats() -> None:
     random = np.random.default_rng(0)
     assert sample(4, 9, random).tolist() == [0, 1, 2, 3]

@@ -31,11 +31,6 @@ def test_a_shift_that_no_column_shows_alone_is_found() -> None:
     assert two_sample_test(before, after).auc.value > 0.7
 
 
-def test_unchanged_nodes_in_both_samples_do_not_lower_the_auc() -> None:
-    x = np.random.default_rng(0).normal(size=(400, 5))
-    assert two_sample_test(x, x).auc.value == pytest.approx(0.5, abs=0.02)
-
-
 def changed_copies(shift: float) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(0)
     x = random.normal(size=(600, 6))
@@ -62,10 +57,10 @@ def test_an_auc_clearly_below_one_half_gives_no_result() -> None:
     assert two_sample_test(x, later, nodes=np.arange(1200)) is None
 
 
-def test_equal_rows_are_known_at_every_scale() -> None:
+@pytest.mark.parametrize("scale", [1e-4, 1, 1e6])
+def test_unchanged_nodes_in_both_samples_do_not_lower_the_auc(scale: float) -> None:
     x, _ = changed_copies(0)
-    assert two_sample_test(1e-4 * x, 1e-4 * x).auc.value == 0.5
-    assert two_sample_test(1e6 * x, 1e6 * x).auc.value == 0.5
+    assert two_sample_test(scale * x, scale * x).auc.value == 0.5
 
 
 def test_copies_within_one_sample_do_not_change_the_auc() -> None:

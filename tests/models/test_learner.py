@@ -28,7 +28,7 @@ def fitted(**params: object) -> canet.NodeClassifier:
     return canet.NodeClassifier(**usual | params).fit(small_user_graph())
 
 
-def test_predictions_are_those_of_the_learner() -> None:
+def test_predictions_are_those_of_the_learner(tmp_path: Path) -> None:
     model, data = fitted(method=NearestMean), small_user_graph()
     train = model.fitted_.means
     expected = torch.cdist(data.x, train).argmin(dim=1)
@@ -36,10 +36,6 @@ def test_predictions_are_those_of_the_learner() -> None:
     assert model.predict_proba(data, [3, 1]).shape == (2, 3)
     assert model.score(data) == pytest.approx((model.predict(data) == data.y).mean())
     assert model.embed(data).shape == (60, 3)  # without an embedding, the log probabilities
-
-
-def test_a_saved_model_predicts_the_same(tmp_path: Path) -> None:
-    model, data = fitted(method=NearestMean), small_user_graph()
     model.save(tmp_path / "model")
     again = canet.load(tmp_path / "model")
     assert np.array_equal(again.predict_proba(data), model.predict_proba(data))
