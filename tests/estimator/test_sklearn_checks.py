@@ -1,9 +1,7 @@
 """scikit-learn's own checks, on graphs without edges: a table of rows and labels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import torch
@@ -42,7 +40,7 @@ class EdgelessClassifier(NodeClassifier):
         tags.no_validation = False
         return tags
 
-    def fit(self, X: Any, y: Any) -> EdgelessClassifier:
+    def fit(self, X: Any, y: Any) -> Self:
         super().fit(edgeless(X, y))
         return self
 
