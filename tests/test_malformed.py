@@ -1,5 +1,7 @@
 """Malformed graphs in every public function give a result or a canet error, and are not changed."""
 
+from __future__ import annotations
+
 import pickle
 import warnings
 from collections.abc import Callable
@@ -116,7 +118,7 @@ def attempt(act: Callable[[], Any], *given_data: Data) -> Any:
 
     Assert that the graphs are not changed.
     """
-    before = [pickle.dumps(data.to_dict()) for data in given_data]
+    before = pickle.dumps([data.to_dict() for data in given_data])
     result, message = None, "no error"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -126,7 +128,7 @@ def attempt(act: Callable[[], Any], *given_data: Data) -> Any:
             message = str(error)
     assert message
     assert "\n" not in message
-    assert [pickle.dumps(data.to_dict()) for data in given_data] == before
+    assert pickle.dumps([data.to_dict() for data in given_data]) == before
     return result
 
 

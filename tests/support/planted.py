@@ -86,7 +86,7 @@ class Planted:
     def reference(self) -> Reference:
         return self.reference_
 
-    def open_graph(self, data: Data) -> Data:
+    def open_graph(self, data: Data, in_memory: bool = True) -> Data:
         return data
 
     def prepare(self, data: Data) -> Reader:

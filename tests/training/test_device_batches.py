@@ -14,6 +14,7 @@ from canet.nn.operations import fused
 from canet.training import Trainer, device_batches, feature_rows, prepared
 from canet.training.device_batches import DeviceBatches, DeviceData, epoch_order, epoch_seed
 from canet.training.epochs import BatchEpochs
+from canet.training.prepared import task_graph
 from tests.support.gpu import needs_gpu
 from tests.support.tiny import tiny_task
 
@@ -84,6 +85,23 @@ def test_captured_steps_read_pinned_memory(
     monkeypatch.setattr(feature_rows, "free_memory", lambda: 2**30)
     trainer = make("erm", "cuda", scaling=scaling)
     assert trainer.fields._reader(False).is_read_by_gpu
+    found = trainer.run()
+    assert steps[-1] == "DeviceBatches"
+    assert found.history == expected.history
+
+
+@needs_gpu
+def test_captured_steps_read_edges_from_pinned_memory(
+    steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = make("erm", "cuda").run()
+    task = tiny_task()
+    room = 20 * task.num_nodes  # for arrays over nodes, not for the edges
+    monkeypatch.setattr(prepared, "has_room", lambda size, device: size < room)
+    trainer = Trainer(task, "erm", "gcn", make("erm", "cuda").settings, "cuda")
+    graph = task_graph(task, False).graph_to_draw(trainer.fields._operators, trainer.device)
+    assert graph._neighbours["along"].col.is_pinned()
+    assert trainer.fields._graph(False, trainer.device).device.type == "cpu"
     found = trainer.run()
     assert steps[-1] == "DeviceBatches"
     assert found.history == expected.history

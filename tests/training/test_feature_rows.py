@@ -110,4 +110,4 @@ def test_memory_is_pinned_if_it_suffices_for_all_processes(
     monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
     monkeypatch.setattr(feature_rows, "free_memory", lambda: free)
     monkeypatch.setattr(feature_rows.distributed, "processes_here", lambda: processes)
-    assert feature_rows._pinned(x) is (copy if expected else x)
+    assert feature_rows.pinned(x) is (copy if expected else x)

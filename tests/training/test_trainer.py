@@ -19,7 +19,7 @@ from canet.store import RunFolder
 from canet.store.run_folder import WEIGHTS, read_checkpoint
 from canet.store.tensors import without_prefix
 from canet.training import Trainer, loop, trainer
-from canet.util.torch_state import limited_threads
+from canet.util.torch_state import fast_products, limited_threads
 from tests.support.tiny import NUM_NODES, QUICK, tiny_task, with_other_test_nodes
 from tests.support.trainers import Killed, kill_at, make, run_until, same_bits, same_run, weights
 
@@ -485,3 +485,10 @@ def test_a_numpy_seed_and_a_folder_as_text_are_the_same_run(tmp_path: Path) -> N
 def test_invalid_settings_are_rejected(settings: Any) -> None:
     with pytest.raises(CanetError, match="InterventionSettings"):
         Trainer(tiny_task(), "erm", settings=settings)
+
+
+def test_only_a_gpu_rounds_the_factors_of_products() -> None:
+    for device, expected in (("cuda", "high"), ("cpu", "highest")):
+        with fast_products(torch.device(device)):
+            assert torch.get_float32_matmul_precision() == expected
+        assert torch.get_float32_matmul_precision() == "highest"

@@ -244,6 +244,7 @@ def diagnose(
             on its validation nodes, else without labels on the new graph.
         new_data: The graph to predict. It is compared with the sample of the training graph that is
             stored in the model. Labels are optional; if there are some, the advice uses them first.
+            Of a graph store that does not fit into memory, 2,000 nodes are diagnosed.
         nodes: The nodes of the new graph to diagnose, as for `predict`, for example those that were
             not in training. None: all nodes.
         blocks: Block name → columns (numbers, slice, mask or names) that are replaced together.
@@ -291,9 +292,13 @@ def diagnose(
             display.update(done, text=text)
             done += 1
 
+        for graph in graphs.values():
+            if graph.size[0] > graph.num_nodes:
+                how = "a random sample of the nodes, with random neighbours of each"
+                display.say(f"the graph stays on disk: diagnosing {how}")
         context = replace(context, blocks=chosen, on_pass=on_pass)
         results = {name: section.compute(context) for name, section in SECTIONS.items()}
-    sizes = {name: (g.num_nodes, g.edge_index.shape[1]) for name, g in graphs.items()}
+    sizes = {name: graph.size for name, graph in graphs.items()}
     summary = ModelSummary(
         method=model.method_name,
         backbone=model.backbone_name,
@@ -323,7 +328,7 @@ def _warn_about_training_nodes(model: NodeClassifier, graph: DiagnosedGraph) -> 
 
 
 def _warn_if_not_training_graph(model: NodeClassifier, graph: DiagnosedGraph) -> None:
-    sizes = graph.num_nodes, graph.edge_index.shape[1]
+    sizes = graph.size
     if hasattr(model, "data_") and sizes != (model.data_["nodes"], model.data_["edges"]):
         warn_user(
             f"data has {sizes[0]:,} nodes and {sizes[1]:,} edges, but the model was trained on "

@@ -20,9 +20,12 @@ from canet.data.graph import UserGraph, match_classes
 from canet.data.graph_data import GraphLike, NodeSet
 from canet.data.labels import check_labels
 from canet.data.metrics import METRICS, Metric
+from canet.data.task import sample_nodes
 from canet.diagnosis.estimate import Estimate, score
+from canet.diagnosis.sampled import MAX_NODES, sampled_part
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
+from canet.estimator.plan import stays_on_disk
 from canet.estimator.reference import Reference, id_checksums
 from canet.models import Average, Fitted, FittedLinear, FittedNetwork, FittedTrees
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
@@ -121,6 +124,7 @@ class DiagnosedGraph:
     posteriors: list[np.ndarray]
     # Rows $[n]$ of the nodes to diagnose: validation nodes of the training graph, else all.
     rows: np.ndarray
+    size: tuple[int, int]  # number of nodes and edges; of the whole graph, if this is a part of it
 
     @property
     def num_nodes(self) -> int:
@@ -180,7 +184,7 @@ class DiagnosedGraph:
     @cached_property
     def degree(self) -> np.ndarray:
         """In-degree $[N]$ of each node."""
-        return np.bincount(self.edge_index[1].numpy(), minlength=self.num_nodes)
+        return self.prepared.degree().numpy()
 
     @cached_property
     def prediction(self) -> np.ndarray:
@@ -200,9 +204,8 @@ class DiagnosedGraph:
 
     def predict_edges(self, edge_index: Tensor, edge_weight: Tensor | None = None) -> np.ndarray:
         """Logits $[n, C]$ with other edges $[2, E]$ and weights $[E]$."""
-        x, batch = self.prepared.user_graph.x, torch.from_numpy(self.graph)
-        other = PreparedGraph(UserGraph(x, edge_index, batch, edge_weight))
-        rows = torch.from_numpy(self.rows)
+        graph, rows = torch.from_numpy(self.graph), torch.from_numpy(self.rows)
+        other = self.prepared.with_edges(edge_index, edge_weight, graph)
         return self._combined(member.read(other, rows) for member in self.members)
 
     def _combined(self, logits: Iterable[Tensor]) -> np.ndarray:
@@ -221,48 +224,62 @@ def read_graph(
     it was trained on the graph, and else all nodes. `y`, `environment`, `time`, `batch` and
     `node_id` of the graph are used if they exist.
     """
-    data = model.open_graph(given)
+    data = model.open_graph(given, in_memory=False)
+    if "csr" in data and not stays_on_disk(UserGraph(data.x, csr=data.csr)):
+        data = model.open_graph(data)
     reader = model.prepare(data)
-    own, n = reader.user_graph, reader.user_graph.num_nodes
-    assert own.edge_index is not None  # a graph store was read into memory
+    whole, n = reader.user_graph, reader.user_graph.num_nodes
+    time, rows = None, torch.arange(n)
+    if nodes is not None:
+        rows = whole.rows(nodes).unique()
+    elif trained_on:
+        known = model.reference().valid_nodes
+        rows = known[known < n] if (known < n).any() else rows
+    if not rows.numel():
+        raise InputError("nodes is empty: pass at least one node")
     environment, node_id = data.get("environment"), data.get("node_id")
     if environment is not None:
         environment = check_labels(environment, n, "environment").codes
-    graph = own.batch
-    if graph is None:
-        graph = components(own.edge_index, n, own.edge_weight)
-    time, rows = None, np.arange(n)
-    if nodes is not None:
-        rows = np.unique(own.rows(nodes).numpy())
-    elif trained_on:
-        rows = model.reference().valid_nodes.numpy()
-        rows = rows[rows < n] if (rows < n).any() else np.arange(n)
-    if not rows.size:
-        raise InputError("nodes is empty: pass at least one node")
     if data.get("time") is not None:
         with suppress(InputError):  # a node without a valid time; times are only compared
             time = check_times(data.time, n)
-    y = match_classes(data.get("y"), n, model.classes_)
-    found, x = reader.read(), as_matrix(own.x)
-    average = reader.model if isinstance(reader.model, Average) else Average([reader.model], [1.0])
+    y = match_classes(data.get("y"), n, model.classes_).numpy()
+    node_id = np.arange(n) if node_id is None else np.asarray(node_id)
+    fitted, prepared = reader.model, reader.graph
+    members = fitted.members if isinstance(fitted, Average) else [fitted]
+    if prepared.in_pieces:
+        networks = [one.method.model for one in members if isinstance(one, FittedNetwork)]
+        hops = max([2, *(one.num_layers for one in networks)])
+        rows, typical = (sample_nodes(ids, MAX_NODES) for ids in (rows, torch.arange(n)))
+        prepared, ids = sampled_part(prepared, rows, typical, hops)
+        rows, at = torch.searchsorted(ids, rows.sort().values), ids.numpy()
+        y, node_id = y[at], node_id[at]
+        environment, time = (None if one is None else one[at] for one in (environment, time))
+    own = prepared.user_graph
+    graph = own.batch
+    assert own.edge_index is not None
+    if graph is None:
+        graph = components(own.edge_index, n, own.edge_weight)
+    found, x = fitted.read(prepared), as_matrix(own.x)
     return DiagnosedGraph(
-        members=[Member.of(one, reader.graph) for one in average.members],
-        prepared=reader.graph,
-        combine=average.mean if len(average.members) > 1 else itemgetter(0),
+        members=[Member.of(one, prepared) for one in members],
+        prepared=prepared,
+        combine=fitted.mean if isinstance(fitted, Average) and len(members) > 1 else itemgetter(0),
         x=x,
         edge_index=own.edge_index,
         edge_weight=own.edge_weight,
-        undirected=bool(model.undirected),
-        y=y.numpy(),
+        undirected=bool(model.undirected) and whole is own,
+        y=y,
         graph=graph.numpy().astype(np.int64),
         environment=environment,
         time=time,
-        node_id=np.arange(n) if node_id is None else np.asarray(node_id),
+        node_id=node_id,
         probabilities=found.logits.double().softmax(dim=1).numpy(),
         metric=METRICS[model.metric].of_class(model.calibration_.positive),
         embedding=found.representation.numpy(),
         posteriors=[e.log_posterior.exp().cpu().double().numpy() for e in found.environments],
-        rows=rows,
+        rows=rows.numpy(),
+        size=(n, whole.num_edges),
     )
 
 

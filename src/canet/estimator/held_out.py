@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from canet.data.graph import UserGraph
 from canet.data.graph_data import GraphLike
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
-from canet.estimator.fitting import class_weights, describe_data, training_data
+from canet.estimator.fitting import class_weights, describe_data, planner, training_data
 from canet.models import Auto, Options, get_learner
 from canet.models.parts import VALID, Parts
 from canet.settings import override
@@ -26,7 +27,13 @@ def held_out_score(model: NodeClassifier, data: GraphLike | None) -> float | Non
     seed = int(model.random_state) if isinstance(model.random_state, int | np.integer) else 0
     names = ("train", "valid", "environment", "time", "sample_weight", "batch")
     columns = {**dict.fromkeys(names), "without": model.left_out_}
-    prepared, user, _ = training_data(model, model.open_graph(data), columns, seed)
+    opened, decide = (
+        model.open_graph(data, in_memory=False),
+        planner(vars(model), model._settings()),
+    )
+    if "csr" in opened and not decide(UserGraph(opened.x, csr=opened.csr)).on_disk:
+        opened = model.open_graph(opened)
+    prepared, user, _ = training_data(model, opened, columns, seed)
     task = user.task
     if describe_data(task)["digest"] != model.data_["digest"]:
         raise InputError(
@@ -35,10 +42,11 @@ def held_out_score(model: NodeClassifier, data: GraphLike | None) -> float | Non
         )
     weights = class_weights(model.class_weight, user.classes, task.data.y[task.train])
     options = Options(model.device, class_weight=weights)
-    settings = override(model._settings(), model.fitted_.chosen_settings())
+    settings = decide(prepared.user_graph).settings_for(task.train.numel())
+    settings = override(settings, model.fitted_.chosen_settings())
     learner = get_learner(model.method, model.backbone, settings, options)
     share_graph(task, prepared)
-    parts = Parts(task, weights)
+    parts = Parts(task, weights, sampled=settings.in_batches)
     next(Auto(options=options).try_all(parts, seed))  # keeps the parts that are hard for it
     logits = {
         part: parts.predict(

@@ -78,11 +78,12 @@ def plan_training(
     place, free = pick_device(device), free_memory() or sys.maxsize
     room = torch.cuda.mem_get_info(place)[0] if place.type == "cuda" else free
     shares = processes if processes > 0 else os.cpu_count() or 1
-    size, with_states = _sizes(graph, settings)
-    is_large, fits = shares * LOADED * size > free, shares * STEP * with_states <= room
+    size, with_states = _sizes(graph, getattr(settings, "hidden", 0))
+    fits = shares * STEP * with_states <= room
     on_disk, how = False, []
     if describe_method(method).trains_in_batches:
-        on_disk = is_store and is_large and getattr(settings, "direction", "along") == "along"
+        stays = is_store and stays_on_disk(graph, shares)
+        on_disk = stays and getattr(settings, "direction", "along") == "along"
         intervenes = getattr(settings, "interventions", "none") != "none"
         if isinstance(settings, Settings) and not intervenes and (on_disk or not fits):
             fanout = (FANOUT + FANOUT[-1:] * settings.num_layers)[: settings.num_layers]
@@ -95,13 +96,17 @@ def plan_training(
     return Plan(settings, on_disk, reason + ", ".join(how) if how else "", limits_epochs)
 
 
-def _sizes(graph: UserGraph, settings: ModelSettings) -> tuple[int, int]:
+def stays_on_disk(graph: UserGraph, processes: int = 1) -> bool:
+    """Whether the graph of a store takes too much memory for some processes that load it."""
+    return processes * LOADED * _sizes(graph)[0] > (free_memory() or sys.maxsize)
+
+
+def _sizes(graph: UserGraph, hidden: int = 0) -> tuple[int, int]:
     """Return the bytes of the arrays of a graph, also with states in place of narrower features."""
     x, edges = graph.x, 16 * graph.num_edges
     is_sparse = x.layout == torch.sparse_csr
     features = 12 * x.values().numel() if is_sparse else 4 * x.numel()
-    hidden = 4 * int(x.shape[0]) * getattr(settings, "hidden", 0)
-    return features + edges, max(features, hidden) + edges
+    return features + edges, max(features, 4 * int(x.shape[0]) * hidden) + edges
 
 
 def _bytes(count: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -95,6 +95,21 @@ class Graph:
                 other.__dict__.pop(name, None)
             self._on[device] = other
         return self._on[device]
+
+    def drawing_on(self, device: torch.device, pin: Callable[[Tensor], Tensor]) -> Graph:
+        """Return the graph for drawing neighbours on a GPU that reads their ids from pinned memory.
+
+        It is this graph if the edges have weights or two directions, or if `pin` pins nothing.
+        """
+        (way, one), *others = self._neighbours.items()
+        if others or one.weight is not None or not (col := pin(one.col)).is_pinned():
+            return self
+        other, loops = copy(self), None if one.loops is None else one.loops.to(device)
+        other._neighbours = {
+            way: Neighbours(Csr(one.rowptr.to(device), col, None, loops), one.dtype)
+        }
+        other._on, other._block_on, other._scratch = {}, {}, local()
+        return other
 
     @property
     def device(self) -> torch.device:

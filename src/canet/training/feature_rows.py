@@ -80,7 +80,7 @@ class RowReader:
         if not isinstance(x, Tensor) or x.is_sparse_csr:
             return x
         free = torch.cuda.mem_get_info(self.device)[0]
-        return RowCache(_pinned(x), self.uses(), free // 4, self.device)
+        return RowCache(pinned(x), self.uses(), free // 4, self.device)
 
     @property
     def is_read_by_gpu(self) -> bool:
@@ -122,8 +122,8 @@ def _num_bytes(x: Features) -> int:
     return 8 * x.values().numel() if x.is_sparse_csr else x.numel() * x.element_size()
 
 
-def _pinned(x: Tensor) -> Tensor:
-    """Return a dense matrix in pinned memory; itself if there is too little of it."""
+def pinned(x: Tensor) -> Tensor:
+    """Return an array in pinned memory; itself if there is too little of it."""
     if distributed.processes_here() * _num_bytes(x) >= (free_memory() or 0) / 2:
         return x
     try:

@@ -11,6 +11,7 @@ from canet.methods.base import Scaling
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.nn.sampling import draw_neighbours
 from canet.nn.sparse_matrix import Pattern
+from canet.util.sparse import select_rows
 
 MIN_DEVIATION = torch.finfo(torch.float32).eps
 """Smallest standard deviation of a column, relative to its mean, at which it is not constant."""
@@ -18,7 +19,9 @@ ROWS_AT_ONCE = 2**16
 CPU = torch.device("cpu")
 
 
-def prepare_features(x: Tensor, graph: Tensor | None, how: Scaling) -> Features:
+def prepare_features(
+    x: Tensor, graph: Tensor | None, how: Scaling, typical: Tensor | None = None
+) -> Features:
     r"""Scale features $[N, D]$ separately for each graph:
 
     - `raw`: unchanged;
@@ -28,10 +31,11 @@ def prepare_features(x: Tensor, graph: Tensor | None, how: Scaling) -> Features:
       constant column.
 
     Sparse features stay sparse: the means are stored as one offset per graph. `graph` is the graph
-    number $[N]$ of each node; None: all nodes are in one graph.
+    number $[N]$ of each node; None: all nodes are in one graph. With `typical`, nodes $[t]$ of a
+    single graph, m and s are those of these nodes.
     """
     rows = SparseMatrix.from_torch(x) if x.layout == torch.sparse_csr else x
-    return Scaler(x, graph, how).apply(rows)
+    return Scaler(x if typical is None else select_rows(x, typical), graph, how).apply(rows)
 
 
 class Scaler:

@@ -142,7 +142,8 @@ class TaskFields:
         if self._device.type != "cuda":
             return None
         hidden = self._hidden("train")
-        graph, reader = self._graph(hidden, self._device), self._reader(hidden)
+        graph = task_graph(self.task, hidden).graph_to_draw(self._operators, self._device)
+        reader = self._reader(hidden)
         if not graph.can_be_padded(fanout) or not reader.is_read_by_gpu:
             return None
         columns = self._training_columns(torch.arange(self.task.num_nodes))

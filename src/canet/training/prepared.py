@@ -20,7 +20,7 @@ from canet.data.task import ShiftTask
 from canet.methods.base import Scaling
 from canet.nn import Features, Graph, Operator, ShiftedFeatures
 from canet.nn.operations import multiply
-from canet.training.feature_rows import RowReader
+from canet.training.feature_rows import RowReader, pinned
 from canet.training.features import CPU, Scaler, prepare_features
 from canet.training.pieces import Pieces
 from canet.util.devices import has_room
@@ -43,6 +43,9 @@ class PreparedGraph:
             one graph; by default that of the graph.
         separated: Mask $[N]$ of nodes of a graph on disk that are a graph of their own: edges
             between them and the others are ignored.
+        typical: Nodes $[t]$ of a part of a larger graph whose columns determine how all columns are
+            scaled; None: all nodes.
+        degree: In-degree $[N]$ of the nodes in that larger graph; None: that in this graph.
     """
 
     def __init__(
@@ -50,8 +53,11 @@ class PreparedGraph:
         user_graph: UserGraph,
         groups: Callable[[], Tensor | None] | None = None,
         separated: Tensor | None = None,
+        typical: Tensor | None = None,
+        degree: Tensor | None = None,
     ) -> None:
         self.user_graph, self.separated = user_graph, separated
+        self._typical, self._degree = typical, degree
         self._groups = groups or (lambda: user_graph.batch)
         self._graphs: dict[tuple[tuple[Operator, ...], torch.device], Graph] = {}
         self._csr: dict[torch.device, Csr] = {}
@@ -74,6 +80,17 @@ class PreparedGraph:
         if key not in self._graphs:
             self._graphs[key] = self._build(operators, self._place(device))
         return self._graphs[key]
+
+    def graph_to_draw(self, operators: Sequence[Operator], device: torch.device) -> Graph:
+        """Return the graph for drawing neighbours, on a GPU if it can read the edges.
+
+        Edges that do not fit there are in pinned memory, if they have no weights and take at most
+        half of the free memory of the machine.
+        """
+        graph = self.graph(operators, device)
+        fits = has_room(BYTES_PER_NODE * self.user_graph.num_nodes, device)
+        on_cpu = graph.device.type != device.type
+        return graph.drawing_on(device, pinned) if on_cpu and fits else graph
 
     def _build(self, operators: Sequence[Operator], place: torch.device) -> Graph:
         user = self.user_graph
@@ -104,9 +121,16 @@ class PreparedGraph:
     def features(self, how: Scaling) -> Features:
         """Return the scaled features of all nodes of a graph in memory."""
         if how not in self._features:
-            groups = None if how == "raw" else self._groups()
-            self._features[how] = prepare_features(self.user_graph.x, groups, how)
+            groups = None if how == "raw" or self._typical is not None else self._groups()
+            self._features[how] = prepare_features(self.user_graph.x, groups, how, self._typical)
         return self._features[how]
+
+    def degree(self) -> Tensor:
+        """Return the in-degree $[N]$ of the nodes of a graph in memory."""
+        if self._degree is not None:
+            return self._degree
+        assert self.user_graph.edge_index is not None
+        return self.user_graph.edge_index[1].bincount(minlength=self.user_graph.num_nodes)
 
     def rows(
         self, how: Scaling, device: torch.device, uses: Callable[[], Tensor] | None = None
@@ -127,7 +151,8 @@ class PreparedGraph:
         if self._with_neighbours is None:
             mean = Operator("mean")
             matrix = self.graph([mean]).block.matrices[mean]
-            x, degree = self.user_graph.x, matrix.pattern.rowptr.diff().float().log1p()[:, None]
+            count = matrix.pattern.rowptr.diff() if self._degree is None else self._degree
+            x, degree = self.user_graph.x, count.float().log1p()[:, None]
             if x.layout == torch.sparse_csr:
                 adjacency, columns = to_scipy(matrix.csr), [to_scipy(x)]
                 columns += [adjacency @ columns[-1]]
@@ -190,6 +215,18 @@ class PreparedGraph:
         other.user_graph = replace(self.user_graph, x=x)
         other._features, other._scalers, other._with_neighbours = {}, {}, None
         other._known = None
+        return other
+
+    def with_edges(
+        self, edge_index: Tensor, edge_weight: Tensor | None, graph: Tensor
+    ) -> PreparedGraph:
+        """Return the same nodes, scaled in the same way, with other edges $[2, E]$ and weights.
+
+        `graph` $[N]$ is the graph number of each node for models that attend over whole graphs.
+        """
+        other, x = copy(self), self.user_graph.x
+        other.user_graph = UserGraph(x, edge_index, graph, edge_weight)
+        other._graphs, other._with_neighbours = {}, None
         return other
 
 

@@ -1,16 +1,14 @@
 """Sort the edges of a graph on disk, in bounded memory.
 
-An edge is one number, its key: the target in the high bits, the source in the low bits. Keys are
-written to one file for each of many ranges of keys. A range that fits into memory is then read and
-sorted. A larger one, such as the edges of a hub, is divided into smaller ranges first.
+An edge is one number, its key: the target in the high bits, the source in the low bits. Edges that
+fit into memory are sorted and written as one run. In the end, one range of keys after the other is
+read from all runs and sorted.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import count, pairwise
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,15 +16,10 @@ import numpy as np
 
 MAX_NODES = 2**32
 """With more nodes, a key would need more than 64 bits."""
-NUM_RANGES = 256
-"""Their numbers fit into one byte."""
 BYTES_PER_EDGE = 48
 """Memory of one edge while a range is sorted: its key, weight and position, and copies."""
-MIN_EDGES = 4
-"""Smallest number of edges that are sorted at once; see `EdgeSort._divided`."""
-KEY = np.dtype(np.uint64)
-KEY_AND_WEIGHT = np.dtype([("key", np.uint64), ("weight", np.float32)])
-"""The two types of an array of edges: without and with weights."""
+FILES = {"keys": np.uint64, "weights": np.float32}
+"""Name of a temporary file → type of its numbers; the second is missing without weights."""
 
 
 class SortedEdges(NamedTuple):
@@ -52,134 +45,78 @@ class EdgeSort:
     """
 
     def __init__(self, folder: Path, num_nodes: int, memory: int) -> None:
-        self.max_edges = max(MIN_EDGES, memory // BYTES_PER_EDGE)
-        self._folder, self._numbers = folder, count()
+        self.max_edges = memory // BYTES_PER_EDGE
         self._shift = np.uint64(max(1, (num_nodes - 1).bit_length()))
-        self._waiting: list[np.ndarray] = []
-        self._ranges = self._divide(0, num_nodes << int(self._shift))
+        self._paths = [folder / name for name in FILES]
+        self._waiting: list[list[np.ndarray]] = []
+        self._ends = [0]  # of the runs in the files
 
     def add(self, source: np.ndarray, target: np.ndarray, weight: np.ndarray | None) -> None:
         """Add integers $[n]$ with n ≤ `max_edges` // 2, and weights in all calls or in none."""
         key = target.astype(np.uint64)
         key <<= self._shift
         key |= source.astype(np.uint64, copy=False)
-        edges: np.ndarray = key
-        if weight is not None:
-            edges = np.empty(len(key), KEY_AND_WEIGHT)
-            edges["key"], edges["weight"] = key, weight
-        self._waiting.append(edges)
-        if sum(map(len, self._waiting)) >= self.max_edges // 2:
-            self._write_waiting()
+        self._waiting.append([key] if weight is None else [key, weight])
+        if sum(len(edges[0]) for edges in self._waiting) >= self.max_edges // 2:
+            self._write_run()
 
     def parts(self) -> Iterator[SortedEdges]:
         """Yield the sorted edges in parts, and remove the temporary files."""
-        self._write_waiting()
-        mask = (np.uint64(1) << self._shift) - np.uint64(1)
-        for edges in self._sorted(self._ranges):
-            key = _keys(edges)
-            weight = None if edges.dtype == KEY else edges["weight"]
-            target, source = key >> self._shift, key & mask
-            yield SortedEdges(target.view(np.int64), source.view(np.int64), weight)
-
-    def _write_waiting(self) -> None:
         if self._waiting:
-            edges = np.concatenate(self._waiting)
-            self._waiting.clear()
-            _write(edges, self._ranges)
+            self._write_run()
+        mask = (np.uint64(1) << self._shift) - np.uint64(1)
+        for ranges in zip(*map(pairwise, self._cuts()), strict=True):
+            key, *weight = _distinct(self._read(start, end) for start, end in ranges)
+            target, source = key >> self._shift, key & mask
+            yield SortedEdges(
+                target.view(np.int64), source.view(np.int64), weight[0] if weight else None
+            )
+        for path in self._paths:
+            path.unlink(missing_ok=True)
 
-    def _divide(self, low: int, high: int) -> list[_Range]:
-        """Divide a range of keys into parts of equal width; the last part may be smaller."""
-        width = -(-(high - low) // NUM_RANGES)
+    def _write_run(self) -> None:
+        edges = _distinct(self._waiting)
+        self._waiting.clear()
+        self._ends.append(self._ends[-1] + len(edges[0]))
+        for path, values in zip(self._paths, edges, strict=False):
+            with path.open("ab") as file:
+                file.write(values.data)
+
+    def _read(self, start: int, end: int) -> list[np.ndarray]:
+        files = zip(self._paths, FILES.values(), strict=True)
         return [
-            _Range(start, min(start + width, high), f"{self._folder}/edges-{next(self._numbers)}")
-            for start in range(low, high, width)
+            np.fromfile(path, kind, end - start, offset=start * np.dtype(kind).itemsize)
+            for path, kind in files
+            if path.exists()
         ]
 
-    def _divided(self, wide: _Range) -> list[_Range]:
-        """Move the edges of a range to parts of it.
+    def _cuts(self) -> Iterator[list[int]]:
+        """Yield the places in the files where each run is cut, for ranges that fit into memory.
 
-        This ends even if all keys of a range are the same: each step removes the duplicates among
-        at least `MIN_EDGES` / 2 edges.
+        Every range has about `num_runs` sampled keys, and so at most `max_edges` keys.
         """
-        parts = self._divide(wide.low, wide.high)
-        step = self.max_edges // 2
-        for start in range(0, wide.size, step):
-            _write(_distinct(wide.read(start, step)), parts)
-        os.unlink(wide.path)
-        return parts
-
-    def _sorted(self, ranges: list[_Range]) -> Iterator[np.ndarray]:
-        for part in ranges:
-            if part.size > self.max_edges:
-                yield from self._sorted(self._divided(part))
-            elif part.size:
-                edges = part.read(0, part.size)
-                os.unlink(part.path)
-                yield _distinct(edges)
+        runs = list(pairwise(self._ends))
+        if not runs:
+            return
+        num_runs, keys = len(runs), np.memmap(self._paths[0], np.uint64, "r")
+        step = max(1, self.max_edges // (2 * num_runs))
+        sampled = np.sort(np.concatenate([keys[start:end:step] for start, end in runs]))
+        limits = np.unique(sampled[num_runs::num_runs])
+        for start, end in runs:
+            inside = start + np.searchsorted(keys[start:end], limits)
+            yield [start, *inside.tolist(), end]
 
 
-@dataclass
-class _Range:
-    """The edges with keys from `low` to `high` - 1, in a file."""
-
-    low: int
-    high: int
-    path: str  # not a Path, because Python would keep the names of thousands of files
-    size: int = 0  # number of edges
-    dtype: np.dtype = KEY
-
-    def append(self, edges: np.ndarray) -> None:
-        self.size += len(edges)
-        self.dtype = edges.dtype
-        with open(self.path, "ab") as file:
-            file.write(edges.data)
-
-    def read(self, start: int, size: int) -> np.ndarray:
-        return np.fromfile(self.path, self.dtype, size, offset=self.dtype.itemsize * start)
-
-
-def _keys(edges: np.ndarray) -> np.ndarray:
-    """Return the keys $[n]$ of edges, in adjacent memory, which is faster."""
-    return edges if edges.dtype == KEY else np.ascontiguousarray(edges["key"])
-
-
-def _write(edges: np.ndarray, ranges: list[_Range]) -> None:
-    """Write edges to the files of their ranges, which have the same width."""
-    low, width = ranges[0].low, ranges[0].high - ranges[0].low
-    number = ((_keys(edges) - np.uint64(low)) // np.uint64(width)).astype(np.uint8)
-    edges = edges.take(np.argsort(number, kind="stable"))  # a fast radix sort
-    limits = [0, *np.cumsum(np.bincount(number, minlength=len(ranges))).tolist()]
-    for part, (start, end) in zip(ranges, pairwise(limits), strict=True):
-        if end > start:
-            part.append(edges[start:end])
-
-
-def _distinct(edges: np.ndarray) -> np.ndarray:
-    """Sort edges, and keep the largest weight of each; the array may be changed."""
-    if edges.dtype == KEY:
-        edges.sort()
-        return edges[first_of_run(edges)]
-    edges = edges.take(_order(_keys(edges)))
-    starts = np.flatnonzero(first_of_run(_keys(edges)))
-    largest = np.maximum.reduceat(edges["weight"], starts)
-    edges = edges.take(starts)
-    edges["weight"] = largest
-    return edges
-
-
-def _order(key: np.ndarray) -> np.ndarray:
-    """Return the positions $[n]$ of sorted keys.
-
-    If key and position fit into one number, sorting these numbers is much faster than `argsort`.
-    """
-    low, position_bits = key.min(), len(key).bit_length()
-    if int(key.max() - low).bit_length() + position_bits > 64:
-        return np.argsort(key)
-    packed = (key - low) << np.uint64(position_bits)
-    packed |= np.arange(len(key), dtype=np.uint64)
-    packed.sort()
-    packed &= np.uint64((1 << position_bits) - 1)
-    return packed.view(np.int64)
+def _distinct(pieces: Iterable[list[np.ndarray]]) -> list[np.ndarray]:
+    """Sort keys, and possibly weights, without duplicates; the largest weight of a key is kept."""
+    key, *weight = map(np.concatenate, zip(*pieces, strict=True))
+    if not weight:
+        key.sort()
+        return [key[first_of_run(key)]]
+    order = np.argsort(key)
+    key = key[order]
+    starts = np.flatnonzero(first_of_run(key))
+    return [key[starts], np.maximum.reduceat(weight[0][order], starts)]
 
 
 def first_of_run(values: np.ndarray) -> np.ndarray:
