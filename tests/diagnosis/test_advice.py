@@ -1,7 +1,5 @@
 """Every finding appears under its condition and not otherwise, with its verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from math import nan
@@ -75,7 +73,6 @@ def test_findings_about_the_score(
 
 
 def changed(found: Found, **parts: Any) -> Found:
-    assert found.shift is not None
     return replace(found, shift=replace(found.shift, **parts))
 
 
