@@ -1,5 +1,7 @@
 """Errors for misspelt names."""
 
+from __future__ import annotations
+
 import pytest
 
 from canet.errors import InputError, check_name, unknown_name

@@ -1,5 +1,7 @@
 """Imports never point to a higher layer and have no cycles."""
 
+from __future__ import annotations
+
 import ast
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path

@@ -1,5 +1,7 @@
 """A floor under the quality of the methods, on shifted test nodes."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,7 @@
 """The benchmark of large graphs."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """Every finding appears under its condition and not otherwise, with its verdict."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
 from math import nan

@@ -1,5 +1,7 @@
 """A saved model with valid checksums and wrong content works or gives a `CanetError`."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,5 +1,7 @@
 """One score, whoever asks: the model, the command line, or scikit-learn on the labels."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

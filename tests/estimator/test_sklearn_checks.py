@@ -1,7 +1,9 @@
 """scikit-learn's own checks, on graphs without edges: a table of rows and labels."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import pytest
 import torch
@@ -40,7 +42,7 @@ class EdgelessClassifier(NodeClassifier):
         tags.no_validation = False
         return tags
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any) -> EdgelessClassifier:
         super().fit(edgeless(X, y))
         return self
 

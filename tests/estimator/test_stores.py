@@ -1,5 +1,7 @@
 """A classifier on graph stores: fit, predict, save, load and diagnose."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Scores next to their baselines, and what `auto` has chosen."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Continue the training of a model on newer labels."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

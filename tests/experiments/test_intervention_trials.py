@@ -1,5 +1,7 @@
 """The trials of interventions: each form trains, and the page shows the results."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 

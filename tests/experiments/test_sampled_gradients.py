@@ -1,5 +1,7 @@
 """Gradients with sampled neighbours."""
 
+from __future__ import annotations
+
 import pytest
 import torch
 

@@ -1,5 +1,7 @@
 """`auto` compares models under simulated shift, and averages them by their likelihood there."""
 
+from __future__ import annotations
+
 from dataclasses import asdict, replace
 from functools import cache
 from itertools import islice

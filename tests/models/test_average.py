@@ -1,5 +1,7 @@
 """An average of models averages their probabilities."""
 
+from __future__ import annotations
+
 import torch
 
 from canet.data.graph import read_user_graph

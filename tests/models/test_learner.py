@@ -1,5 +1,7 @@
 """A model that is not a network is trained, saved, averaged, chosen and diagnosed like one."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import numpy as np

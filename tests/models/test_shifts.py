@@ -1,5 +1,7 @@
 """Simulated shifts."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 import pytest
