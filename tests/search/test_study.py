@@ -255,6 +255,15 @@ def test_incomplete_last_line_of_a_journal_loses_no_finished_trial(
     assert len(done_trials(search(plan_of(), 5, landscape))) == len(landscape.tried) == 5
 
 
+def test_the_lock_of_a_killed_search_is_a_valid_link_so_that_it_expires(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    storage: Any = open_storage("mine/journal.log")
+    storage._backend._lock.acquire()
+    assert (tmp_path / "mine" / "journal.log.lock").exists()
+
+
 @pytest.mark.parametrize("notes", ["my notes\nof today\n", "my notes\n", "{}\n", "null\n"])
 def test_file_that_is_not_a_journal_is_rejected_and_not_changed(notes: str, tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"

@@ -62,19 +62,11 @@ def run_search(
     quiet: bool = False,
     ray: str | None = None,
 ) -> dict[str, Any]:
-    """Run trials until there are `trials` in total, and write the best settings.
+    """Run trials until there are `trials` with those of earlier calls; return the best settings.
 
-    Args:
-        plan: What is searched.
-        trials: Total number of trials, including those of earlier calls. A grid ends when all its
-            settings have been tried.
-        out: Folder of the search.
-        storage: Journal file or SQL URL. Default: a journal in `out`.
-        jobs: Number of trials at a time.
-        device, data_root, quiet, ray: As for `run_jobs`.
-
-    Returns:
-        The content of `best.json`.
+    A grid ends when all its settings have been tried. The `storage` is a journal file or an SQL
+    URL, by default a journal in the folder `out`. Other arguments as for `run_jobs`. The result is
+    the content of `best.json`.
     """
     _claim_folder(plan, out)
     location = storage or str(out / JOURNAL)

@@ -37,6 +37,7 @@ def storage_errors(location: str) -> Iterator[None]:
 
 
 def _open_journal(path: Path) -> BaseStorage:
+    path = path.absolute()  # a lock of a killed process expires only if its link has a valid target
     try:
         with write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -63,10 +63,7 @@ class RunFolder(ChecksummedFolder):
         """Write config.json into a new folder, or check that the folder contains the same run."""
         try:
             if not (self.path / CONFIG).exists():
-                with exclusive_lock(self.path, quiet=True):
-                    if not (self.path / CONFIG).exists():
-                        start = RunStart(config, data, __version__)
-                        write_json(self.path / CONFIG, asdict(start))
+                write_json(self.path / CONFIG, asdict(RunStart(config, data, __version__)))
         except WriteError:
             raise
         except OSError as error:
