@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 import optuna
-from optuna.distributions import CategoricalDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
@@ -101,7 +101,9 @@ def ask(plan: Plan, storage: BaseStorage, seed: int) -> optuna.Trial:
         "random": RandomSampler(seed),
         "tpe": TPESampler(seed=seed, multivariate=True, constant_liar=True),
     }
-    choices = {name: CategoricalDistribution(values) for name, values in plan.choices.items()}
+    choices: dict[str, BaseDistribution] = {
+        name: CategoricalDistribution(values) for name, values in plan.choices.items()
+    }
     return open_study(plan, storage, samplers[plan.sampler]).ask(choices)
 
 

@@ -180,8 +180,7 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
     match, content = CHECKPOINT.fullmatch(path.name), read_file(path)
     if not match or _checkpoint_digest(path.parent, content) != match[2]:
         raise checksum_mismatch(path)
-    tensors: dict[str, Tensor] = load(content)
-    return tensors
+    return load(content)
 
 
 def _checkpoint_digest(folder: Path, content: bytes) -> str:
