@@ -41,6 +41,10 @@ def reproduce(
     unpacked first. With `quiet`, only failures are printed. Other arguments as for `run_jobs`. The
     cells of the failed jobs, which are returned, are empty or incomplete.
     """
+    if archive and scope and scope.quick:
+        raise CanetError(
+            "--quick trains for fewer epochs than the runs of an archive: leave out one of them"
+        )
     if archive:
         unpack_archive(archive, out / RUNS)
     scope = replace(scope or Scope(), available_features=available_features(out / RUNS))
