@@ -128,9 +128,7 @@ def test_a_class_in_one_group_has_no_spread() -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_groups_of_training_nodes_are_assigned_to_all_nodes_of_the_batch(
-    sparse: bool,
-) -> None:
+def test_groups_of_training_nodes_are_assigned_to_all_nodes_of_the_batch(sparse: bool) -> None:
     view = two_worlds(sparse)
     group = infer_groups(view, 6)
     assert view.environment is not None
@@ -227,11 +225,7 @@ def test_a_step_adds_the_offset_of_each_group_to_its_features(
     given = replace(settings, interventions="given")
     with_offsets, expected, without = (
         Trainer(some, method, backbone, how, "cpu").run(0).method.state_dict()
-        for some, how in (
-            (task, given),
-            (replace(task, data=by_hand), settings),
-            (task, settings),
-        )
+        for some, how in ((task, given), (replace(task, data=by_hand), settings), (task, settings))
     )
     for name, tensor in expected.items():
         torch.testing.assert_close(with_offsets[name], tensor)
@@ -340,10 +334,7 @@ def test_features_without_groups_are_rejected(x: Tensor) -> None:
         Trainer(task, "canet", "gcn", settings, "cpu").run(0)
 
 
-@pytest.mark.parametrize(
-    ("columns", "words"),
-    [([], "no effect"), ([1, 2, 5], "3 of 8")],
-)
+@pytest.mark.parametrize(("columns", "words"), [([], "no effect"), ([1, 2, 5], "3 of 8")])
 def test_interventions_on_no_or_too_many_columns_give_a_warning(
     columns: list[int], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,9 +156,7 @@ def test_loss_and_gradients_are_those_of_the_papers_sum_over_pairs(
     torch.testing.assert_close(ours, theirs)
     parameters = list(method.parameters())
     for got, wanted in zip(
-        torch.autograd.grad(ours, parameters),
-        torch.autograd.grad(theirs, parameters),
-        strict=True,
+        torch.autograd.grad(ours, parameters), torch.autograd.grad(theirs, parameters), strict=True
     ):
         torch.testing.assert_close(got, wanted)
 

@@ -122,9 +122,7 @@ def test_equal_branches_are_one_branch(backbone: str) -> None:
 
 
 @pytest.mark.parametrize("backbone", ["gcn", "gat"])
-def test_shared_environment_has_one_estimator_and_one_mixture_for_all_layers(
-    backbone: str,
-) -> None:
+def test_shared_environment_has_one_estimator_and_one_mixture_for_all_layers(backbone: str) -> None:
     model = make(num_layers=3, backbone=backbone, estimator="graph", shared_environment=True)
     mixtures = []
     for branches in model.branches:

@@ -107,12 +107,7 @@ class TaskFields:
         return found
 
     def _training_batches(
-        self,
-        size: int,
-        fanout: Sequence[int],
-        seed: int,
-        epoch: int,
-        sums: Sequence[Tensor],
+        self, size: int, fanout: Sequence[int], seed: int, epoch: int, sums: Sequence[Tensor]
     ) -> Iterator[Batch | None]:
         nodes = self.task.train
         order, first = epoch_order(nodes.numel(), epoch_seed(seed, epoch))

@@ -372,11 +372,7 @@ def peak_memory_mb(device: torch.device) -> float:
 
 
 def versions() -> dict[str, str]:
-    return {
-        "canet": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-    }
+    return {"canet": __version__, "python": platform.python_version(), "torch": torch.__version__}
 
 
 def run_config(

@@ -24,11 +24,7 @@ directions = pytest.mark.parametrize("direction", ["along", "against"])
 
 
 def make(
-    name: str,
-    num_layers: int,
-    direction: str = "along",
-    dropout: float = 0.0,
-    norm: str = "none",
+    name: str, num_layers: int, direction: str = "along", dropout: float = 0.0, norm: str = "none"
 ) -> GCN:
     cls = BACKBONES[name][0]
     return with_biases(cls(NUM_FEATURES, NUM_CLASSES, HIDDEN, num_layers, dropout, direction, norm))

@@ -314,9 +314,7 @@ def test_a_copy_reads_the_neighbours_of_its_node(nodes: list[int], predicted: in
 
 
 @directions
-def test_a_copy_reads_the_original_graph_and_is_not_read(
-    direction: str,
-) -> None:
+def test_a_copy_reads_the_original_graph_and_is_not_read(direction: str) -> None:
     branches, nodes = TransformerBranches(HIDDEN, K, direction), [3, 5, 9, 8]
     order, block = field_of(nodes, direction=direction)
     z, e, copies = torch.rand(NUM_NODES, HIDDEN), torch.rand(10, K), torch.rand(6, HIDDEN)

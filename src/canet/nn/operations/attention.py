@@ -11,12 +11,7 @@ from torch.nn import functional as F
 
 from canet.nn.operations.fused import can_fuse_attention
 from canet.nn.operations.mixtures import mix_each
-from canet.nn.operations.products import (
-    add_transposed_product,
-    multiply,
-    product,
-    sampled_product,
-)
+from canet.nn.operations.products import add_transposed_product, multiply, product, sampled_product
 from canet.nn.sparse_matrix import Pattern, SparseMatrix
 
 
