@@ -32,6 +32,7 @@ from canet.training import Trainer
 from canet.training.inference import read
 from canet.training.prepared import PreparedGraph
 from tests.support.tiny import tiny_task
+from tests.support.trainers import make, run_until, same_run
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::canet.methods.interventions.InterventionWarning"  # most of the few columns shift
@@ -279,23 +280,10 @@ def test_garbage_at_test_nodes_changes_no_bit_of_training(
     assert all(first[name].equal(second[name]) for name in first)
 
 
-def test_a_stopped_run_with_interventions_resumes_to_the_same_bits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("canet.training.loop.CHECKPOINT_SECONDS", 0.0)
-    settings = CaNetSettings(hidden=8, epochs=12, interventions="inferred", num_groups=2)
-    trainer = Trainer(tiny_task(), "canet", "gcn", settings, "cpu")
-
-    def stop(done: int, total: int, score: float) -> None:
-        if done == 7:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        trainer.run(0, tmp_path / "run", on_progress=stop)
-    again, whole = trainer.run(0, tmp_path / "run"), trainer.run(0)
-    assert again.history == whole.history
-    for name, tensor in whole.method.state_dict().items():
-        assert again.method.state_dict()[name].equal(tensor)
+def test_a_stopped_run_with_interventions_resumes_to_the_same_bits(tmp_path: Path) -> None:
+    of = make(name="canet", interventions="inferred", num_groups=2)
+    run_until(7, tmp_path, of)
+    assert same_run(of.run(0, tmp_path), of.run(0))
 
 
 def test_given_interventions_need_environments() -> None:
