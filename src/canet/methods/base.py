@@ -242,11 +242,7 @@ class Method(nn.Module):
 
     def update(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
         """Run one training step and return its loss, detached."""
-        optimizer.zero_grad(set_to_none=True)
-        loss = self.loss(self.intervene(batch))
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
+        return descend(self.loss(self.intervene(batch)), optimizer)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the training objective, a scalar."""
@@ -307,3 +303,14 @@ class Method(nn.Module):
         member = self.membership(environment)
         count = member.sum(dim=0)
         return torch.where(count > 0, losses @ member / count.clamp(min=1), losses.mean())
+
+
+def descend(loss: Tensor, optimizer: torch.optim.Optimizer) -> Tensor:
+    """Take one optimizer step on a loss and return the loss, detached.
+
+    Only parameters on which the loss depends change.
+    """
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+    return loss.detach()

@@ -153,7 +153,6 @@ class Interventions:
 def _warn_about_columns(between: GroupSpread) -> None:
     """Warn if interventions change no columns, or too many."""
     num_shifted, num_columns = int(between.is_shifted.sum()), between.is_shifted.numel()
-    message = ""
     if not num_shifted:
         message = (
             "interventions have no effect: no feature column shifts between groups of nodes of "
@@ -164,8 +163,9 @@ def _warn_about_columns(between: GroupSpread) -> None:
             f"interventions change {num_shifted:,} of {num_columns:,} feature columns, which may "
             "lower the score: compare with interventions=none"
         )
-    if message:
-        warnings.warn(message, InterventionWarning, stacklevel=3)
+    else:
+        return
+    warnings.warn(message, InterventionWarning, stacklevel=3)
 
 
 def groups_of(settings: Any, view: TrainingView) -> tuple[Tensor, int]:

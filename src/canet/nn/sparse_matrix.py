@@ -107,15 +107,8 @@ class Pattern:
         long_row = torch.searchsorted(is_long.cumsum(0), number).clamp(max=num_rows - 1)
         last_slot = (count * is_long).cumsum(0)[long_row]
         first_slot = torch.cat([last_slot.new_zeros(1), last_slot])
-        return Segments(
-            row.int(),
-            begin.int(),
-            end.int(),
-            slot.int(),
-            long_row.int(),
-            first_slot.int(),
-            num_slots,
-        )
+        parts = (t.int() for t in (row, begin, end, slot, long_row, first_slot))
+        return Segments(*parts, num_slots=num_slots)
 
     def csr(self, value: Tensor) -> Tensor:
         """Return a torch sparse CSR tensor with values $[nnz]$."""
