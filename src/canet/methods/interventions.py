@@ -59,7 +59,6 @@ class InterventionSettings(Settings):
         "random offsets of shifted feature columns in training: none, inferred (one offset per "
         "group of nodes, with groups inferred from the features) or given (one offset per "
         "environment)",
-        choices=("none", "inferred", "given"),
     )
     intervention_width: float = setting(
         6.0,
