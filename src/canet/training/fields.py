@@ -112,7 +112,7 @@ class TaskFields:
         hidden, was_training = self._hidden("train"), model.training
         model.eval()
         pieces = Pieces(self._graph(hidden), self.num_layers)
-        found = pieces.sums(model, partial(self._rows, hidden=hidden))
+        found = pieces.sums(model, self._reader(hidden).rows)
         model.train(was_training)
         return found
 
@@ -127,7 +127,7 @@ class TaskFields:
         field = graph.sampled_field(nodes.to(graph.device), fanout, seed)
         if sums:
             field = self._graph(hidden).with_sums(field, sums)
-        return self._rows(field.nodes, hidden), field.to(self.device).blocks
+        return self._reader(hidden).rows(field.nodes), field.to(self.device).blocks
 
     def device_data(self, fanout: Sequence[int]) -> DeviceData | None:
         """Return graph, features and labels on a GPU; None if it cannot draw batches by itself."""
@@ -139,10 +139,6 @@ class TaskFields:
             return None
         columns = self._training_columns(torch.arange(self.task.num_nodes))
         return DeviceData(graph, reader.rows, *columns)
-
-    def _rows(self, nodes: Tensor, hidden: bool) -> Features:
-        """Return features of some nodes $[n]$ on the device."""
-        return self._reader(hidden).rows(nodes)
 
     def _reader(self, hidden: bool) -> RowReader:
         if hidden not in self._readers:
@@ -205,7 +201,7 @@ class TaskFields:
             self._pieces[splits] = Pieces(graph, self.num_layers, nodes)
         model, order, first = method.model, nodes.argsort(), 0
         logits = torch.empty(nodes.numel(), model.phi_out.out_features)
-        for ids, found in self._pieces[splits].predict(model, partial(self._rows, hidden=hidden)):
+        for ids, found in self._pieces[splits].predict(model, self._reader(hidden).rows):
             logits[order[first : first + ids.numel()]] = found.logits.cpu()
             first += ids.numel()
         sizes = [self.nodes[split].numel() for split in splits]
@@ -271,7 +267,7 @@ class TaskFields:
         field = self._field(nodes, hidden)
         blocks = field.to(self.device).blocks
         if self.in_pieces:
-            return self._rows(field.nodes, hidden), blocks
+            return self._reader(hidden).rows(field.nodes), blocks
         x = task_graph(self.task, hidden).features(self.scaling)
         return rows_of(x, field.nodes).to(self.device), blocks
 

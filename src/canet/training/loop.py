@@ -130,11 +130,6 @@ class Loop:
             best = int(curve.nan_to_num(-1.0).argmax())
             self.ended |= self.epoch - 1 - best >= patience
 
-    def curve(self, name: str) -> list[float]:
-        """Return the loss or a score of every epoch so far."""
-        values: list[float] = self.history[name][: self.epoch].tolist()
-        return values
-
     def _epoch(self) -> None:
         """Train and score one epoch, in place and without waiting for the device."""
         self.method.train()

@@ -266,7 +266,7 @@ class Trainer:
         self, seed: int, loop: Loop, run_folder: RunFolder | None, ood_curves: bool, at_once: int
     ) -> Run:
         """Score the selected epoch, and write the run."""
-        history = {name: loop.curve(name) for name in loop.history}
+        history = {name: curve[: loop.epoch].tolist() for name, curve in loop.history.items()}
         last = self.scores(loop.method)
         loop.method.load_state_dict(loop.best.tensors)
         scores, inferred = self.scores(loop.method), None
