@@ -9,22 +9,19 @@ import numpy as np
 import pytest
 import torch
 
-from canet.methods import METHODS
 from canet.nn.operations import fused
 from canet.training import Trainer, device_batches, feature_rows, prepared
 from canet.training.device_batches import DeviceBatches, DeviceData, epoch_order, epoch_seed
 from canet.training.epochs import BatchEpochs
 from canet.training.prepared import task_graph
 from tests.support.gpu import needs_gpu
-from tests.support.tiny import tiny_task
+from tests.support.trainers import make as new_trainer
 
 SETTINGS: dict[str, Any] = {"epochs": 6, "dropout": 0.0, "batch_size": 5, "fanout": "3,2"}
 
 
 def make(method: str, device: str, **settings: Any) -> Trainer:
-    kind = METHODS[method].settings_type
-    chosen = kind(hidden=8, learning_rate=0.02, **SETTINGS | settings)
-    return Trainer(tiny_task(), method, "gcn", chosen, device)
+    return new_trainer(None, method, device=device, **SETTINGS | settings)
 
 
 @pytest.fixture
@@ -99,7 +96,7 @@ def test_captured_steps_read_edges_from_pinned_memory(
     room = 20 * task.num_nodes  # for arrays over nodes, not for the edges
     monkeypatch.setattr(prepared, "has_room", lambda size, device: size < room)
     trainer = Trainer(task, "erm", "gcn", make("erm", "cuda").settings, "cuda")
-    graph = task_graph(task, False).graph_to_draw(trainer.fields._operators, trainer.device)
+    graph = task_graph(task, False).graph_to_draw(trainer.fields.operators, trainer.device)
     assert graph._neighbours["along"].col.is_pinned()
     assert trainer.fields._graph(False, trainer.device).device.type == "cpu"
     found = trainer.run()
