@@ -106,8 +106,8 @@ def check_data(study: optuna.Study, data: DataDigest) -> None:
         study.set_user_attr(DATA, asdict(data))
     elif DataDigest(**known).differs_in(data) not in (None, "last bits"):
         raise CanetError(
-            f"the trials of '{study.study_name}' used other data: use the same data, or choose "
-            "another folder for --out"
+            f"the earlier trials of '{study.study_name}' used other data: pass the same data, or "
+            "choose another folder for --out"
         )
 
 
