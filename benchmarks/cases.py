@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,6 @@ from typing import Any
 import torch
 
 from canet.data import load_task
-from canet.data.benchmarks.arxiv import Arxiv
-from canet.data.benchmarks.dataset import Request
 from canet.data.task import ShiftTask
 from canet.defaults import task_settings
 from canet.errors import check_name
@@ -29,7 +27,6 @@ QUICK_TASKS = ("synthetic", "cora")
 TASKS_WITH_ALL_K = ("cora", "arxiv")
 ALL_K = (1, 3, 10)
 PUBLISHED_K = 3
-ARXIV_FEATURES = 128
 
 
 @dataclass(frozen=True)
@@ -86,8 +83,6 @@ def load_case_task(name: str, data_root: Path | None) -> ShiftTask:
 
 def _arxiv_graph(data_root: Path | None) -> ShiftTask:
     """The Arxiv task with real graph, labels and splits, but random features."""
-    dataset = Arxiv()
-    graph = dataset.read_graph(data_root)
-    random = torch.Generator().manual_seed(0)
-    x = torch.randn(len(graph["y"]), ARXIV_FEATURES, generator=random)
-    return dataset.make_task(graph | {"x": x.numpy()}, Request(features="random"))
+    task = load_task("arxiv", data_root, features="structural")
+    task.data.x = torch.randn(task.data.x.shape, generator=torch.Generator().manual_seed(0))
+    return replace(task, features="random", checked=True)

@@ -58,14 +58,18 @@ class Operation(NamedTuple):
 
 def measure_ceiling(device: torch.device) -> Ceiling:
     """Measure the rate of a large copy (read and write) and of a large fp32 matrix product."""
-    source = torch.ones(COPY_BYTES[device.type] // 4, device=device)
-    target = torch.empty_like(source)
-    seconds = _shortest(lambda: target.copy_(source), device)
-    bandwidth = 2 * 4 * source.numel() / seconds
+    bandwidth = copy_bandwidth(device)
     size = MATMUL_SIZE[device.type]
     left, right = torch.randn(size, size, device=device), torch.randn(size, size, device=device)
     seconds = _shortest(lambda: left @ right, device)
     return Ceiling(bandwidth, 2 * size**3 / seconds)
+
+
+def copy_bandwidth(device: torch.device) -> float:
+    """Return the bytes per second, read and written, of a large copy."""
+    source = torch.ones(COPY_BYTES[device.type] // 4, device=device)
+    target = torch.empty_like(source)
+    return 2 * 4 * source.numel() / _shortest(lambda: target.copy_(source), device)
 
 
 def epoch_cost(model: GraphModel, train: Batch, valid: Batch) -> list[Operation]:

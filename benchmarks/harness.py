@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ def run_bench(
     """Measure, write the results to `out` and pictures next to it, and print tables.
 
     An interrupted benchmark is not resumed, because speeds of two starts cannot be compared. Its
-    measurements stay in a separate file next to `out`; only a complete benchmark replaces `out`.
+    measurements stay in the file `.unfinished.json` next to `out`, which it does not replace.
 
     Args:
         out: JSON file.
@@ -56,80 +55,36 @@ def run_bench(
     """
     chosen = [] if growth else cases(full, tasks)
     kind = pick_device(device).type
-    harness = Harness(out, kind, SECONDS[kind] if seconds is None else seconds, data_root, command)
+    order = Order(kind, SECONDS[kind] if seconds is None else seconds, data_root)
+    results = Results(kind, command, f"{datetime.now(UTC):%Y-%m-%d}")
+    unfinished, done = out.with_suffix(".unfinished.json"), 0
     batches = [[{"kind": "ceiling"}], *case_batches(chosen, kind, full)]
     if growth or (full and not tasks):
         batches += growth_batches(kind)
-    with (
-        harness.report_when_interrupted(),
-        Display(sum(map(len, batches)), unit="measurements", quiet=quiet) as display,
-    ):
-        for batch in batches:
-            harness.measure(batch, display)
-        for job in harness.needed_to_extrapolate():
-            harness.measure([job], display)
-    harness.finish()
+    with Display(sum(map(len, batches)), unit="measurements", quiet=quiet) as display:
+        for batch in chain(batches, needed_to_extrapolate(results)):
+            for job, measured in measure_jobs(batch, order):
+                results.add(job, measured)
+                write_json(unfinished, results.content)
+                done += 1
+                display.update(done, text=_line(job, measured))
+    unfinished.replace(out)
     if chosen:
-        draw_ratios([harness.results], out.parent, out.stem)
-    if harness.results.growth():
-        draw_growth(harness.results, out.parent, f"{out.stem}-growth")
+        draw_ratios([results], out.parent, out.stem)
+    if results.growth():
+        draw_growth(results, out.parent, f"{out.stem}-growth")
     if not quiet:
-        show(harness.results)
+        show(results)
         print(f"Written: {out}, with pictures next to it.")
 
 
-class Harness:
-    """The measurements so far, written to a separate file after each until they are complete.
-
-    Args:
-        out: JSON file for the complete measurements.
-        device: `cpu` or `cuda`.
-        seconds: Approximate time for each implementation.
-        data_root: Folder of raw data.
-        command: The command that the results record.
-    """
-
-    def __init__(
-        self, out: Path, device: str, seconds: float, data_root: Path | None, command: str
-    ) -> None:
-        start = datetime.now(UTC)
-        self.out = out
-        self.unfinished = out.with_name(f"{out.stem}.unfinished-{start:%Y%m%d-%H%M%S}.json")
-        self.order = Order(device, seconds, data_root)
-        self.done = 0
-        self.results = Results(device, command, f"{start:%Y-%m-%d}")
-
-    def measure(self, jobs: list[Job], display: Display) -> None:
-        """Run jobs in one process and record each result."""
-        for job, measured in measure_jobs(jobs, self.order):
-            self.results.add(job, measured)
-            write_json(self.unfinished, self.results.content)
-            self.done += 1
-            display.update(self.done, text=_line(job, measured))
-
-    @contextmanager
-    def report_when_interrupted(self) -> Iterator[None]:
-        """Print the path of the measurements if the block is interrupted."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            if self.done:
-                print(f"measurements so far: '{self.unfinished}'", file=sys.stderr)
-            raise
-
-    def finish(self) -> None:
-        """Move the complete measurements to `out`."""
-        self.unfinished.replace(self.out)
-
-    def needed_to_extrapolate(self) -> list[Job]:
-        """Plain cases with smaller K, to extrapolate the memory of cases that ran out of it."""
-        return [
-            {"kind": "case", "case": asdict(case), "implementation": "plain"}
-            for died in self.results.cases
-            if "died" in self.results.of(died, "plain")
-            for k in EXTRAPOLATE_FROM
-            if not self.results.of(case := Case(died.task, died.backbone, k, died.variant), "plain")
-        ]
+def needed_to_extrapolate(results: Results) -> Iterator[list[Job]]:
+    """Yield plain cases with smaller K, for the memory of cases that ran out of it."""
+    for died in results.cases:
+        for k in EXTRAPOLATE_FROM if "died" in results.of(died, "plain") else ():
+            case = Case(died.task, died.backbone, k, died.variant)
+            if not results.of(case, "plain"):
+                yield [{"kind": "case", "case": asdict(case), "implementation": "plain"}]
 
 
 def case_batches(chosen: Sequence[Case], device: str, full: bool) -> list[list[Job]]:

@@ -21,6 +21,7 @@ from unittest.mock import patch
 
 import torch
 
+from benchmarks.ceiling import copy_bandwidth
 from benchmarks.rmat import RMat
 from canet import NodeClassifier
 from canet.data.graph_store import GraphStore, GraphStoreWriter
@@ -102,7 +103,7 @@ def measure_store(num_nodes: int, threads: int, folder: str) -> dict[str, Any]:
         assert predicted == num_nodes
         found["predict s"] = time.perf_counter() - begin
     found["peak GB"] = peak.bytes / 1e9
-    found["copy GB/s"] = copy_bandwidth("cpu") / 1e9
+    found["copy GB/s"] = copy_bandwidth(torch.device("cpu")) / 1e9
     return found
 
 
@@ -229,7 +230,7 @@ def measure_on_gpu(
             loss = float(batches.train(made, optimizer, epoch))
             epochs.append(time.perf_counter() - begin)
     drawn = batches.largest()
-    limit = bytes_of_step(drawn) * seeds.numel() / BATCH / copy_bandwidth("cuda")
+    limit = bytes_of_step(drawn) * seeds.numel() / BATCH / copy_bandwidth(device)
     return {
         "method": method,
         "precision": precision,
@@ -242,7 +243,7 @@ def measure_on_gpu(
         "rows": drawn[-1][0],
         "limit s": limit,
         "peak GB": torch.cuda.max_memory_allocated() / 1e9,
-        "copy GB/s": copy_bandwidth("cuda") / 1e9,
+        "copy GB/s": copy_bandwidth(device) / 1e9,
     }
 
 
@@ -259,21 +260,6 @@ def bytes_of_step(sizes: list[list[int]]) -> int:
         # The states of neighbours and own states are read, their sum and the result are written.
         total += 2 * (entries * state + 4 * num_dst * state)  # forward and backward
     return total
-
-
-def copy_bandwidth(device: str) -> float:
-    """Return the bytes per second, read and written, of a large copy."""
-    source = torch.ones(2**26 if device == "cpu" else 2**29, device=device)
-    target, best = torch.empty_like(source), float("inf")
-    for _ in range(5):
-        if device == "cuda":
-            torch.cuda.synchronize()
-        begin = time.perf_counter()
-        target.copy_(source)
-        if device == "cuda":
-            torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - begin)
-    return 2 * source.numel() * source.element_size() / best
 
 
 class Stopwatch:

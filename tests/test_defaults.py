@@ -46,12 +46,12 @@ def test_canet_starts_from_the_published_settings(row: list[str]) -> None:
         weight_decay=float(decay),
         tau=float(tau),
         dropout=float(dropout),
-        estimator=estimator,  # type: ignore[arg-type]
-        propagation=propagation,  # type: ignore[arg-type]
-        direction=direction,  # type: ignore[arg-type]
+        estimator=estimator,
+        propagation=propagation,
+        direction=direction,
         num_layers=int(layers),
         hidden=int(hidden),
-        loss=LOSS[loss],  # type: ignore[arg-type]
+        loss=LOSS[loss],
         num_environments=3,
         learning_rate=0.01,
         reg_weight=1.0,

@@ -23,9 +23,9 @@ from canet.store.model_folder import read_model, write_model
 from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS, read_checkpoint
 from canet.training import Trainer, loop
 from canet.util.locks import LOCK
-from tests.support.commands import QUICK, Answer, call
+from tests.support.commands import QUICK, call
 from tests.support.finished import make_config, write_run
-from tests.support.jobs import tiny_job
+from tests.support.jobs import outcome, tiny_job
 from tests.support.model_folders import FILE, tensors
 from tests.support.tiny import QUICK as SETTINGS
 from tests.support.tiny import tiny_task
@@ -113,17 +113,9 @@ def test_every_fault_in_an_archive_is_found(tmp_path: Path) -> None:
 TRAIN = ("train", "synthetic", "--method", "erm", *QUICK, "--out", "kept", "--quiet")
 
 
-def assert_one_line(answer: Answer, text: str) -> None:
-    assert (answer.code, answer.out) == (2, "")
-    assert answer.err.count("\n") == 1
-    assert text in answer.err
-
-
-def outcome(folder: Path) -> tuple[bytes, bytes, dict[str, float]]:
-    (folder,) = find_runs(folder)
-    read_all(folder)
-    weights, metrics = ((folder.path / name).read_bytes() for name in (WEIGHTS, METRICS))
-    return weights, metrics, folder.read_result().scores
+def outcome_of(folder: Path) -> dict[str, Any]:
+    """The outcome of the only run in a folder."""
+    return outcome(*find_runs(folder))
 
 
 def test_a_disk_that_is_full_at_any_write_loses_no_result(
@@ -152,10 +144,10 @@ def test_a_disk_that_is_full_at_any_write_loses_no_result(
         if answer.code == 0:
             break
         full += 1
-        assert_one_line(answer, "No space left on device")
+        assert "No space left on device" in answer.complaint
         assert not list(folder.rglob(".*.tmp"))
         assert call(folder, *TRAIN).code == 0
-        assert outcome(folder) == outcome(tmp_path / "whole")
+        assert outcome_of(folder) == outcome_of(tmp_path / "whole")
     assert full == 7  # config, two checkpoints, weights, metrics, result, record
 
 
@@ -182,9 +174,8 @@ def test_other_data_under_the_same_name_is_rejected_by_every_command(
     search = ("search", "synthetic", *QUICK, "--trials", 1, "--out", "searched", "--quiet")
     assert call(tmp_path, *TRAIN).code == call(tmp_path, *search).code == 0
     monkeypatch.setattr(synthetic, "NUM_USERS", 301)
-    assert_one_line(call(tmp_path, *TRAIN), "other data")
-    assert_one_line(call(tmp_path, "evaluate", "kept"), "other data")
-    assert_one_line(call(tmp_path, *search, "--trials", 2), "other data")
+    for command in (TRAIN, ("evaluate", "kept"), (*search, "--trials", 2)):
+        assert "other data" in call(tmp_path, *command).complaint
 
 
 # Clocks
@@ -256,7 +247,7 @@ def test_a_run_stopped_by_a_signal_resumes_after_the_same_epoch(
     monkeypatch.setattr(loop.Loop, "advance", lambda s: (seen.append(s.epoch), advance(s)))
     assert call(tmp_path / "stopped", *TRAIN).code == 0
     assert seen == [2]
-    assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
+    assert outcome_of(tmp_path / "stopped") == outcome_of(tmp_path / "whole")
 
 
 def test_a_run_stopped_in_its_last_epoch_is_finished_first(
@@ -265,11 +256,7 @@ def test_a_run_stopped_in_its_last_epoch_is_finished_first(
     interrupt_at(3, signal.SIGTERM, monkeypatch)
     answer = call(tmp_path, *TRAIN)
     assert (answer.code, answer.err.count("\n")) == (143, 1)
-    outcome(tmp_path)
-
-
-def environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    assert outcome_of(tmp_path)
 
 
 # Killed processes
@@ -312,19 +299,21 @@ print(kills, *(os.waitpid(pid, 0)[1] for pid in pids))
 """
 
 
-def kill_often(tmp_path: Path, epochs: int, most: int) -> int:
-    """Train with kills at random times, then in three processes at once; return the kills."""
-    command = [sys.executable, "-c", KILLER, str(tmp_path), str(epochs), str(most)]
+@pytest.mark.slow
+def test_a_run_killed_dozens_of_times_and_three_processes_in_one_folder_have_identical_results(
+    tmp_path: Path,
+) -> None:
+    epochs, most = 120, 36
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        command,
-        env=environment() | {"CUDA_VISIBLE_DEVICES": ""},  # forks cannot use a GPU
+        [sys.executable, "-c", KILLER, str(tmp_path), str(epochs), str(most)],
+        env=os.environ | environment | {"CUDA_VISIBLE_DEVICES": ""},  # forks cannot use a GPU
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    kills, *codes = map(int, done.stdout.split())
-    assert codes == [0, 0, 0]
+    assert [*map(int, done.stdout.split())] == [most, 0, 0, 0]
     whole = Trainer(tiny_task(), "canet", "gcn", None, "cpu", epochs).run(folder=tmp_path / "whole")
     for name in ("killed", "shared"):
         folder = RunFolder(tmp_path / name)
@@ -333,16 +322,3 @@ def kill_often(tmp_path: Path, epochs: int, most: int) -> int:
         assert (folder.path / WEIGHTS).read_bytes() == (tmp_path / "whole" / WEIGHTS).read_bytes()
         names = {path.name for path in folder.path.iterdir() if not path.name.endswith(".tmp")}
         assert names == {CONFIG, METRICS, RESULT, WEIGHTS, MARKER, LOCK}
-    return kills
-
-
-@pytest.mark.slow
-def test_a_killed_run_and_three_processes_in_one_folder_have_identical_results(
-    tmp_path: Path,
-) -> None:
-    assert kill_often(tmp_path, 12, 4) == 4
-
-
-@pytest.mark.slow
-def test_a_run_killed_dozens_of_times_has_identical_results(tmp_path: Path) -> None:
-    assert kill_often(tmp_path, 120, 36) == 36

@@ -23,6 +23,12 @@ def test_every_public_name_can_be_imported(name: str) -> None:
     assert name in dir(canet)
 
 
+def test_modules_are_found_without_their_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("methods", "nn"):
+        monkeypatch.delattr(canet, name, raising=False)
+        assert getattr(canet, name).__name__ == f"canet.{name}"
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="Trainr"):
         canet.Trainr  # noqa: B018

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from copy import deepcopy
 from dataclasses import asdict, replace
-from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -102,29 +99,18 @@ def test_erm_on_the_same_nodes_reads_what_canet_reads(monkeypatch: pytest.Monkey
     assert same.fields.batch("train").x.shape == ours.fields.batch("train").x.shape
 
 
-COMMAND = "python -m benchmarks --quick --device cpu --tasks synthetic --seconds 0.01"
-
-
-@pytest.fixture(scope="module")
-def answer(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """The JSON of the command for one case of the embedded task, and what it printed."""
-    out = tmp_path_factory.mktemp("bench") / "bench.json"
-    printed, progress = io.StringIO(), io.StringIO()
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        redirect_stdout(printed),
-        redirect_stderr(progress),
-    ):
-        patch.setenv("OMP_NUM_THREADS", "1")
-        patch.setattr(harness, "cases", lambda full, tasks: [Case(tasks[0], "gat")])
-        patch.setattr(Case, "reads_both_ways", True)
-        app([*COMMAND.split()[3:], "--out", str(out)], standalone_mode=False)
-    return out, printed.getvalue(), progress.getvalue()
+COMMAND = "--quick --device cpu --tasks synthetic --seconds 0.01"
 
 
 @pytest.mark.slow
-def test_the_harness_measures_every_implementation(answer: tuple[Path, str, str]) -> None:
-    measured = answer[0]
+def test_the_harness_measures_every_implementation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(harness, "cases", lambda full, tasks: [Case(tasks[0], "gat")])
+    monkeypatch.setattr(Case, "reads_both_ways", True)
+    measured = tmp_path / "bench.json"
+    app([*COMMAND.split(), "--out", str(measured)], standalone_mode=False)
     results = Results.read(measured)
     (case,) = results.cases
     for implementation in implementations.IMPLEMENTATIONS:
@@ -207,50 +193,24 @@ def test_memory_of_an_implementation_that_ran_out_of_it_is_extrapolated() -> Non
     assert measured.needed_mb(LARGEST) == (8000.0, False)
 
 
-class Stopped:
-    """Replace the measuring processes: a few measurements, then a signal."""
-
-    def __init__(self, measurements: int) -> None:
-        self.left = measurements
-
-    def __call__(self, jobs: list[Any], order: Order) -> Iterator[tuple[Any, dict[str, Any]]]:
-        for job in jobs:
-            if self.left == 0:
-                raise KeyboardInterrupt
-            self.left -= 1
-            yield job, {} if job["kind"] == "ceiling" else {"times": [1.0], "peak_mb": 2.0}
-
-
-def run_until(out: Path, monkeypatch: pytest.MonkeyPatch, measurements: int = 1000) -> None:
-    monkeypatch.setattr(harness, "cases", lambda full, tasks: [Case("synthetic", "gat")])
-    monkeypatch.setattr(harness, "draw_ratios", lambda *_: None)
-    monkeypatch.setattr(harness, "measure_jobs", Stopped(measurements))
-    harness.run_bench(out, "python -m benchmarks", device="cpu", quiet=True)
-
-
-def test_an_interrupted_benchmark_prints_the_path_of_its_measurements(
+def test_an_interrupted_benchmark_keeps_its_measurements_and_the_earlier_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = tmp_path / "bench.json"
-    run_until(out, monkeypatch)
-    assert [*tmp_path.iterdir()] == [out]
-    whole = out.read_bytes()
+    done: list[dict[str, Any]] = []
+
+    def measured(jobs: list[Any], order: Order) -> Iterator[tuple[Any, dict[str, Any]]]:
+        for job in jobs:
+            if len(done) == 3:
+                raise KeyboardInterrupt
+            done.append(job)
+            yield job, {} if job["kind"] == "ceiling" else {"times": [1.0], "peak_mb": 2.0}
+
+    monkeypatch.setattr(harness, "measure_jobs", measured)
+    (tmp_path / "bench.json").write_text("earlier")
     with pytest.raises(KeyboardInterrupt):
-        run_until(out, monkeypatch, measurements=3)
-    assert out.read_bytes() == whole
-    (unfinished,) = tmp_path.glob("bench.unfinished-*.json")
-    assert len(read_json(unfinished)["cases"][0]) == 1 + 2
-    monkeypatch.setattr(harness, "datetime", Later)
-    run_until(out, monkeypatch)
-    assert {*tmp_path.iterdir()} == {out, unfinished}
-
-
-class Later:
-    """A clock that is some time ahead."""
-
-    @staticmethod
-    def now(zone: tzinfo) -> datetime:
-        return datetime.now(zone) + timedelta(hours=1)
+        harness.run_bench(tmp_path / "bench.json", "command", device="cpu", quiet=True)
+    assert (tmp_path / "bench.json").read_text() == "earlier"
+    assert len(read_json(tmp_path / "bench.unfinished.json")["cases"][0]) == 1 + 2
 
 
 def measure_or_die(job: dict[str, Any], order: Order) -> dict[str, Any]:
@@ -289,7 +249,6 @@ def test_the_cost_of_a_layer_is_counted_by_the_rule() -> None:
     batch = trainer.fields.batch("valid")
     with torch.device("meta"):
         model = trainer._new_method().model
-    assert isinstance(model, CaNet)
     operations = ceiling.forward_cost(model, batch)
     block, matrix = batch.blocks[0], batch.blocks[0].matrices[model.operators[0]]
     product = operations[1]

@@ -17,29 +17,21 @@ def test_every_real_numpy_type_becomes_a_tensor_of_the_same_numbers(kind: str) -
     assert as_tensor(TABLE.astype(kind), "x").to(torch.long).tolist() == TABLE.tolist()
 
 
-def test_reversed_and_transposed_arrays_keep_their_order() -> None:
+def test_arrays_and_lists_of_any_layout_become_tensors_of_the_same_numbers() -> None:
     assert as_tensor(TABLE[::-1], "x").tolist() == TABLE[::-1].tolist()
     assert as_tensor(TABLE.T, "x").tolist() == TABLE.T.tolist()
-
-
-def test_large_unsigned_numbers_do_not_turn_negative() -> None:
+    assert as_tensor(range(3), "nodes").tolist() == [0, 1, 2]
+    assert as_tensor([True, False], "train").dtype == torch.bool
+    assert as_tensor(((0, 1), (1, 0)), "edge_index").tolist() == [[0, 1], [1, 0]]
+    assert as_tensor(np.ma.array([1, 2], mask=[False, False]), "x").tolist() == [1, 2]
     large = as_tensor(np.array([2**64 - 1, 2**63], dtype=np.uint64), "x")
     assert large.double().tolist() == [2.0**64, 2.0**63]
 
 
-def test_lists_ranges_and_tuples_are_arrays() -> None:
-    assert as_tensor(range(3), "nodes").tolist() == [0, 1, 2]
-    assert as_tensor([True, False], "train").dtype == torch.bool
-    assert as_tensor(((0, 1), (1, 0)), "edge_index").tolist() == [[0, 1], [1, 0]]
-
-
-def test_tensors_lose_their_gradient_history() -> None:
+def test_results_share_neither_memory_nor_gradients_with_their_source() -> None:
     x = torch.ones(2, requires_grad=True)
     assert not as_tensor(x * 2, "x").requires_grad
     assert as_array(x * 2, "x").tolist() == [2, 2]
-
-
-def test_tensor_does_not_share_memory_with_the_numpy_array() -> None:
     given = np.zeros(3)
     as_tensor(given, "x")[0] = 1
     assert given.tolist() == [0, 0, 0]
@@ -92,7 +84,3 @@ def test_values_that_are_not_an_array_are_rejected(values: Any) -> None:
 def test_text_objects_and_dates_are_not_numbers(values: Any) -> None:
     with pytest.raises(InputError, match="nodes"):
         as_tensor(values, "nodes")
-
-
-def test_a_masked_array_without_masked_entries_is_accepted() -> None:
-    assert as_tensor(np.ma.array([1, 2], mask=[False, False]), "x").tolist() == [1, 2]

@@ -19,7 +19,6 @@ from canet.data.checks import (
     check_times,
     is_one_way,
 )
-from canet.data.labels import check_labels
 from canet.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse .* tensor support is in beta state")
@@ -82,13 +81,6 @@ def test_duplicate_entries_of_a_sparse_matrix_are_summed() -> None:
     assert check_features(small).to_dense().tolist() == [[0, 200], [3, 0]]
 
 
-def test_numpy_arrays_and_lists_of_rows_are_features() -> None:
-    for kind in (np.float64, np.uint16, np.longdouble):
-        assert check_features(X.numpy().astype(kind)).equal(X)
-    assert check_features(X.tolist()).equal(X)
-    assert not check_features(X.clone().requires_grad_()).requires_grad
-
-
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_features_that_are_not_finite_in_float32_are_counted_and_their_columns_named(
     form: Callable[[Tensor], Any],
@@ -121,20 +113,18 @@ def test_features_that_are_not_finite_in_float32_are_counted_and_their_columns_n
         torch.sparse_coo_tensor([[0], [7]], [1.0], (1, 2), check_invariants=False),
         torch.ones(0, 3),
         torch.ones(3, 0).to_sparse(),
+        sp.csr_array((np.ones(1), [99], [0, 1]), (1, 2)),
+        sp.csc_array((np.ones(1), [99], [0, 1, 1]), (1, 2)),
     ],
 )
 def test_features_that_are_not_a_matrix_of_real_numbers_are_rejected(x: Any) -> None:
     rejected(check_features, x, match=r"\bx\b")
 
 
-@pytest.mark.parametrize("layout", ["csr", "csc"])
-def test_a_scipy_matrix_with_indices_outside_its_shape_is_rejected(layout: str) -> None:
-    wrong = sp.eye(3, format=layout)
-    wrong.indices[1] = 99
-    rejected(check_features, wrong, match=r"\bx\b")
-
-
-def test_features_that_need_no_conversion_are_not_copied() -> None:
+def test_lists_of_rows_are_features_and_tensors_are_not_copied() -> None:
+    assert check_features(X.tolist()).equal(X)
+    assert check_features(X.numpy().astype(np.longdouble)).equal(X)
+    assert not check_features(X.clone().requires_grad_()).requires_grad
     assert check_features(X).data_ptr() == X.data_ptr()
 
 
@@ -235,12 +225,8 @@ def test_classes_without_training_nodes_are_rejected_and_listed() -> None:
     check_classes(ids(1, 0, 2, 1), 3)
     rejected(check_classes, ids(0, 2, 4), 5, match=r"2 of the 5 classes \(1, 3\)")
     rejected(check_classes, ids(0, 0), 1, match="one class")
-
-
-@pytest.mark.parametrize("label", [100_000, 10**6, 2**62])
-def test_message_about_one_huge_label_is_short(label: int) -> None:
-    cause = rf"{label - 1:,} of the {label + 1:,} classes \(2, 3, 4, 5, 6 and {label - 6:,}"
-    rejected(check_classes, ids(0, 1), label + 1, match=cause)
+    cause = rf"{2**62 - 1:,} of the {2**62 + 1:,} classes \(2, 3, 4, 5, 6 and {2**62 - 6:,}"
+    rejected(check_classes, ids(0, 1), 2**62 + 1, match=cause)  # a short list
 
 
 @pytest.mark.parametrize(
@@ -263,29 +249,6 @@ def test_roc_auc_is_rejected_unless_there_are_two_classes() -> None:
     check_metric("roc_auc", 2, ids(1, 0))
     for metric, classes in (("roc_auc", 2), ("macro_f1", 7), ("accuracy", 2)):
         check_metric(metric, classes)
-
-
-@pytest.mark.parametrize(
-    ("groups", "names", "numbers"),
-    [
-        (["de", "fr", "de", None], ["de", "fr"], [0, 1, 0, -1]),
-        (torch.tensor([[7], [-1], [3], [7]]), [3, 7], [1, -1, 0, 1]),
-        (np.array([2.0, NAN, 2.0, 0.0]), [0, 2], [1, -1, 1, 0]),
-        ([True, False, True, True], [False, True], [1, 0, 1, 1]),
-        ([-1, -1, -1, -1], [], [-1, -1, -1, -1]),
-    ],
-)
-def test_groups_are_numbered_in_the_order_of_their_names(
-    groups: Any, names: list[Any], numbers: list[int]
-) -> None:
-    found, number = check_labels(groups, 4, "environment")
-    assert found.tolist() == names
-    assert number.tolist() == numbers
-
-
-def test_wrong_groups_are_rejected_and_the_message_names_their_column() -> None:
-    rejected(check_labels, [0.5, 1.0], 2, "environment", match="environment")
-    rejected(check_labels, [0], 2, "graph", match="^graph")
 
 
 @pytest.mark.parametrize(
@@ -322,12 +285,6 @@ def test_times_become_numbers_and_dates_become_seconds(times: Any, found: list[f
 )
 def test_wrong_times_are_rejected(times: Any) -> None:
     rejected(check_times, times, 3, match="^time ")
-
-
-def test_edges_in_one_direction_are_distinguished_from_edges_in_both_directions() -> None:
-    assert is_one_way(RING)
-    assert not is_one_way(torch.cat([RING, RING.flip(0)], dim=1))
-    assert not is_one_way(torch.cat([RING, RING[:, 3:4].flip(0)], dim=1))
 
 
 def test_few_edges_and_self_loops_are_not_one_way() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import pickle
 import subprocess
 import sys
@@ -24,20 +23,12 @@ def test_columns_are_accessed_as_in_pyg() -> None:
         assert {"x", "y", "name", "time"} <= set(graph.to_dict())
         assert is_graph(graph)
     assert not is_graph({"x": 1})
+    assert pickle.loads(pickle.dumps(GraphData(x=torch.ones(2)))).x.equal(torch.ones(2))
 
 
 def test_a_missing_column_is_an_error() -> None:
     with pytest.raises(AttributeError, match="batch"):
         _ = GraphData().batch
-
-
-def test_a_graph_is_equal_to_itself_only_and_can_be_copied() -> None:
-    graph = GraphData(x=torch.ones(2, 1))
-    assert graph == graph
-    assert graph != GraphData(x=graph.x)
-    assert len({graph, graph}) == 1
-    assert copy.copy(graph).x is graph.x
-    assert pickle.loads(pickle.dumps(graph)).x.equal(graph.x)
 
 
 def test_pyg_is_not_imported_unless_it_is_needed() -> None:

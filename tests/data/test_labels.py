@@ -27,6 +27,8 @@ NAN = float("nan")
         (np.array(["a", "b", "c"]), ["a", "b", "c"], "U"),
         (np.array([2**63 - 1, -(2**63), 0]), [2**63 - 1, -(2**63), 0], "i"),
         (torch.tensor([0, 1, -1], dtype=torch.int8), [0, 1, None], "i"),
+        (torch.tensor([[0], [1], [-1]]), [0, 1, None], "i"),
+        ([["a"], [None], ["a"]], ["a", None, "a"], "U"),
         (torch.tensor([0, 1, NAN], dtype=torch.bfloat16), [0, 1, None], "i"),
     ],
 )
@@ -37,12 +39,6 @@ def test_labels_keep_their_values_and_unknown_labels_are_marked(
     assert found.names.dtype.kind == known
     assert found.names.tolist() == sorted({v for v in values if v is not None})
     assert [None if c < 0 else found.names[c] for c in found.codes] == values
-
-
-def test_a_column_of_labels_is_accepted() -> None:
-    for column in ([[0], [1], [-1]], torch.tensor([[0], [1], [-1]])):
-        assert check_labels(column, 3).codes.tolist() == [0, 1, -1]
-    assert check_labels([["a"], [None]], 2).codes.tolist() == [0, -1]
 
 
 def test_pandas_labels_are_accepted_and_their_missing_values_are_unknown() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from canet.data.task import ShiftTask
+from canet.data.task import ShiftTask, split_50_25_25
 from canet.errors import InputError
 
 
@@ -42,6 +42,7 @@ def test_splits_contain_every_node_set_in_order() -> None:
     splits = make().splits()
     assert list(splits) == ["train", "valid", "test_id", "ood/later", "left_out/latest"]
     assert splits["left_out/latest"].tolist() == [6]
+    assert "test_id" not in replace(make(), test_id=torch.empty(0, dtype=torch.long)).splits()
 
 
 def test_inductive_training_sees_only_edges_between_in_distribution_nodes() -> None:
@@ -58,14 +59,6 @@ def test_nodes_connected_to_in_distribution_nodes_are_observed() -> None:
     data = task.data.clone()
     data.edge_index = data.edge_index[:, data.edge_index[0] != 5]
     assert replace(task, data=data).observed().tolist() == list(range(6))
-
-
-def test_components_are_not_computed_if_all_nodes_are_in_distribution(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("canet.data.task.components", None)
-    everything = replace(make(), in_distribution=torch.ones(8, dtype=torch.bool))
-    assert everything.observed().tolist() == list(range(8))
 
 
 def test_training_environments_are_the_environments_of_training_nodes() -> None:
@@ -96,10 +89,6 @@ def test_graph_numbers_are_counted_from_zero() -> None:
     assert with_data(batch=torch.tensor([7, 7, 3, 3, 9, 9, 9, 3])).data.batch.tolist() == [
         1, 1, 0, 0, 2, 2, 2, 0,
     ]  # fmt: skip
-
-
-def test_an_empty_in_distribution_test_set_is_not_a_split() -> None:
-    assert "test_id" not in replace(make(), test_id=torch.empty(0, dtype=torch.long)).splits()
 
 
 @pytest.mark.parametrize(
@@ -173,3 +162,11 @@ def test_the_given_graph_is_not_changed() -> None:
     assert data.y.shape == (8, 1)
     assert data.batch.tolist() == list(range(5, 13))
     assert task.data.note == "mine"
+
+
+@pytest.mark.parametrize("n", [0, 1, 4, 7, 100, 8124])
+def test_random_parts_are_disjoint_complete_and_of_exact_size(n: int) -> None:
+    nodes = 3 * torch.arange(n) + 1
+    parts = split_50_25_25(nodes, torch.Generator().manual_seed(0))
+    assert [part.numel() for part in parts] == [n // 2, n // 4, n - n // 2 - n // 4]
+    assert torch.cat(parts).sort().values.equal(nodes)

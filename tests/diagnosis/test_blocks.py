@@ -32,7 +32,7 @@ def test_given_blocks_take_numbers_slices_and_masks(model: Planted) -> None:
 
 
 def test_given_blocks_take_column_names(model: Planted) -> None:
-    model.feature_names_in_ = np.array(list("uvwxyz"), dtype=object)  # type: ignore[attr-defined]
+    model.feature_names_in_ = np.array(list("uvwxyz"), dtype=object)
     assert numbered(feature_blocks(model, {"a": ["w", "u"]}))["a"] == [0, 2]
     with pytest.raises(InputError, match="unknown column of block 'a' 'q'"):
         feature_blocks(model, {"a": ["q"]})
@@ -58,8 +58,8 @@ def test_each_column_of_a_table_is_a_block(model: Planted) -> None:
     colour = ColumnEncoding("colour", "category", categories=("blue", "green", "red"))
     numbers = [ColumnEncoding(name, "number") for name in ("age", "size", "price")]
     encoding = Encoding((numbers[0], colour, *numbers[1:]))
-    model.encoding_ = encoding  # type: ignore[attr-defined]
-    model.feature_names_in_ = np.array(encoding.names, dtype=object)  # type: ignore[attr-defined]
+    model.encoding_ = encoding
+    model.feature_names_in_ = np.array(encoding.names, dtype=object)
     expected = {"age": [0], "colour": [1, 2, 3], "size": [4], "price": [5]}
     assert numbered(feature_blocks(model)) == expected
 
@@ -150,6 +150,6 @@ def test_categories_of_one_of_many_columns_stay_together(model: Planted) -> None
     data = random_graph(300, 53)
     data.x = torch.from_numpy(x.astype(np.float32))
     model = planted(sign_of(1), data)
-    model.encoding_ = encoding  # type: ignore[attr-defined]
-    model.feature_names_in_ = np.array(encoding.names, dtype=object)  # type: ignore[attr-defined]
+    model.encoding_ = encoding
+    model.feature_names_in_ = np.array(encoding.names, dtype=object)
     assert [0, 1, 2] in numbered(feature_blocks(model)).values()

@@ -121,17 +121,9 @@ def test_times_are_used_if_every_node_has_one() -> None:
     model = planted(sign_of(3), data)
     data.time = np.array(["2024-01-01", "2024-01-02", "2024-01-03"], dtype="datetime64[D]")
     time = read_graph(model, data).time
-    assert time is not None
     assert np.diff(time).tolist() == [86400, 86400]
     data.time = np.array([1.0, np.nan, 2.0])
     assert read_graph(model, data).time is None
-
-
-def test_logits_give_back_the_probabilities() -> None:
-    data = random_graph(n=8)
-    graph = read_graph(planted(sign_of(3), data), data)
-    again = np.exp(graph.logits)
-    assert again == pytest.approx(graph.probabilities)
 
 
 def test_samples_are_all_or_some_without_repeats() -> None:

@@ -76,14 +76,13 @@ def test_permutation_by_hand_gives_the_printed_reliance(
             changed.x[:, column] = used.x[random.permutation(N), column]
             after = model.predict_proba(changed)[rows]
             given = (data.y.numpy()[VALID], before, after) if has_labels else (before, after)
-            sizes.append((loss if has_labels else change)(model.metric, *given))  # type: ignore[operator]
+            sizes.append((loss if has_labels else change)(model.metric, *given))
         noise = 2 * np.std(sizes, ddof=1) / np.sqrt(DRAWS)
         assert risk.reliance.low - noise <= np.mean(sizes) <= risk.reliance.high + noise
 
 
 def risks(found: Diagnosis, sizes: dict[str, float], shifts: dict[str, float]) -> list[Risk]:
     """The risks of blocks with one column each, in this order of columns."""
-    assert found.shift is not None
     effect, column = found.reliance.features[0], found.shift.columns[0]
     effects = [
         replace(effect, name=name, lost=Estimate(size, size - 0.01, size + 0.01))

@@ -141,20 +141,36 @@ def test_parameters_are_stored_untouched_and_cloned() -> None:
 
 
 @pytest.mark.parametrize(
-    ("params", "name"),
+    ("params", "words"),
     [
-        ({"hiden": 8}, "'hidden'"),
-        ({"method": "cannet"}, "'canet'"),
-        ({"backbone": "gcm"}, "'gcn'"),
-        ({"method": "erm", "tau": 2}, "'tau'"),
-        ({"metric": "acuracy"}, "'accuracy'"),
-        ({"method": None}, "method"),
-        ({"backbone": 3}, "backbone"),
+        ({"method": "canet", "hiden": 8}, "did you mean 'hidden'"),
+        ({"method": "cannet"}, "did you mean 'canet'"),
+        ({"method": None}, "method 'None'"),
+        ({"method": "erm", "backbone": "gcm"}, "did you mean 'gcn'"),
+        ({"method": "erm", "backbone": 3}, "backbone '3'"),
+        ({"method": "erm", "metric": "acuracy"}, "did you mean 'accuracy'"),
+        ({"method": "erm", "tau": 2}, "no setting 'tau'.* 'canet'"),
+        ({"method": "linear", "patience": 5}, "'linear' has no setting 'patience'"),
+        ({"method": "erm", "undirected": "no"}, "undirected is 'no'"),
+        ({"method": "erm", "threads": 0}, "threads is 0"),
+        ({"method": "erm", "callbacks": print}, "callbacks"),
+        ({"callbacks": [print], "n_jobs": 2}, "n_jobs"),
+        ({"method": "erm", "preset": "robust"}, "preset is only for method 'auto'"),
+        ({"method": "erm", "time_limit": 9}, "time_limit is only for method 'auto'"),
+        ({"backbone": "gcn"}, "backbone"),
+        ({"preset": "fastest"}, "fast, robust"),
+        ({"num_environments": 3}, "'canet'"),
+        *(
+            ({"time_limit": wrong}, "'time_limit': it must be a number")
+            for wrong in ("soon", -1, float("nan"), float("inf"), [60])
+        ),
     ],
 )
-def test_a_misspelt_name_is_an_error_with_a_suggestion(params: dict[str, Any], name: str) -> None:
-    with pytest.raises(CanetError, match=name):
-        fitted(**params)
+def test_a_wrong_parameter_is_named_before_the_graph_is_read(
+    params: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        canet.NodeClassifier(**params).fit(None)
 
 
 def test_nothing_is_predicted_before_fit() -> None:
@@ -162,11 +178,6 @@ def test_nothing_is_predicted_before_fit() -> None:
         canet.NodeClassifier().predict(small_user_graph())
     with pytest.raises(NotFittedError):
         canet.NodeClassifier().save("nowhere")
-
-
-def test_verbose_zero_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    fitted()
-    assert capfd.readouterr() == ("", "")
 
 
 def test_predictions_that_are_not_finite_are_an_error(model: canet.NodeClassifier) -> None:
@@ -177,16 +188,15 @@ def test_predictions_that_are_not_finite_are_an_error(model: canet.NodeClassifie
         model.predict_proba(new)
 
 
-def test_a_label_unknown_in_training_counts_as_wrong() -> None:
+def test_a_label_unknown_in_training_counts_as_wrong(model: canet.NodeClassifier) -> None:
     new = small_user_graph(30, seed=1)
     new.y = np.where(np.arange(30) < 10, "dog", new.y)
-    for metric in ("accuracy", "macro_f1"):
-        model = fitted(epochs=60, metric=metric)
+    for one in (model, fitted(epochs=60, metric="macro_f1")):
         with pytest.warns(InputWarning, match="10 labels"):
-            score = model.score(new)
-        assert score < model.score(small_user_graph(30, seed=1))
+            score = one.score(new)
+        assert score < one.score(small_user_graph(30, seed=1))
     with pytest.warns(InputWarning, match="10 labels"):
-        assert fitted(epochs=60).score(new, nodes=np.arange(10)) == 0.0
+        assert model.score(new, nodes=np.arange(10)) == 0.0
 
 
 def test_scores_need_labels_of_the_same_type(model: canet.NodeClassifier) -> None:
@@ -202,18 +212,6 @@ def two_classes() -> Data:
     data.y = torch.arange(90) % 3 == 0
     data.x = data.x[torch.randperm(90, generator=torch.Generator().manual_seed(0))]
     return data
-
-
-def test_two_classes_are_scored_by_roc_auc() -> None:
-    data = small_user_graph(60)
-    data.y = (np.arange(60) % 3 == 0).astype(int) * 5 + 2
-    model = fitted(data, metric="roc_auc", epochs=40)
-    assert model.classes_.tolist() == [2, 7]
-    assert model.score(data) > 0.9
-    assert model.decision_function(data).shape == (60,)
-    data.y[0] = 9
-    with pytest.raises(InputError, match="roc_auc"):
-        model.score(data)
 
 
 def test_class_weights_move_predictions_towards_the_heavy_class() -> None:
@@ -232,10 +230,12 @@ def test_class_weights_that_do_not_fit_are_an_error(weight: Any) -> None:
         fitted(two_classes(), class_weight=weight)
 
 
-def test_a_seed_is_a_whole_number_and_a_missing_one_is_drawn() -> None:
+def test_a_seed_and_a_number_of_jobs_are_whole_numbers_and_a_missing_seed_is_drawn() -> None:
     for wrong in (-1, 2**32, 1.5, "zero"):
         with pytest.raises(InputError, match="random_state"):
             fitted(random_state=wrong)
+    with pytest.raises(InputError, match="jobs is 0"):
+        fitted(method="auto", n_jobs=0)
     for drawn in (None, np.random.RandomState(0)):
         fitted(random_state=drawn)
 
@@ -307,27 +307,29 @@ import numpy as np
 import canet
 from tests.support.user_graphs import small_user_graph
 new = small_user_graph(41, seed=3)
-for folder in sys.argv[2:]:
+for folder in sys.argv[1:]:
     model = canet.load(folder)
     np.save(folder + ".npy", model.predict_proba(new))
     assert model.classes_.tolist() == ["ant", "bee", "cat"]
-    assert model.score(new) >= 0
 """
 
 
-def test_saved_models_predict_the_same_bits_in_a_new_process(tmp_path: Path) -> None:
-    new, expected = small_user_graph(41, seed=3), {}
-    pairs = [(method, "gcn") for method in ("erm", "dann", "eerm")]
+def test_saved_models_predict_the_same_bits_in_a_new_process(
+    tmp_path: Path, few_models: None
+) -> None:
+    new, models = small_user_graph(41, seed=3), {}
+    pairs = [("auto", None), *((method, "gcn") for method in ("erm", "dann", "eerm"))]
     for method, backbone in [*pairs, *(("canet", backbone) for backbone in canet.BACKBONES)]:
-        model = fitted(method=method, backbone=backbone, epochs=3)
+        model = fitted(method=method, backbone=backbone, epochs=3, class_weight="balanced")
         folder = tmp_path / f"{method}-{backbone}"
-        model.save(folder, overwrite=True)
-        expected[folder] = model.predict_proba(new), model.novelty_score(new)
-    folders = map(str, expected)
-    subprocess.run([sys.executable, "-c", CODE, "x", *folders], check=True)
-    for folder, (probabilities, unlike) in expected.items():
-        np.testing.assert_array_equal(np.load(f"{folder}.npy"), probabilities)
-        np.testing.assert_array_equal(canet.load(folder).novelty_score(new), unlike)
+        model.save(folder)
+        models[folder] = model
+    subprocess.run([sys.executable, "-c", CODE, *map(str, models)], check=True)
+    for folder, model in models.items():
+        np.testing.assert_array_equal(np.load(f"{folder}.npy"), model.predict_proba(new))
+        again = canet.load(folder)
+        np.testing.assert_array_equal(again.novelty_score(new), model.novelty_score(new))
+        assert again.leaderboard_rows() == model.leaderboard_rows()
 
 
 def test_a_loaded_model_equals_the_saved_one(model: canet.NodeClassifier, tmp_path: Path) -> None:
@@ -348,7 +350,4 @@ def test_a_small_graph_trains_with_one_thread(monkeypatch: pytest.MonkeyPatch) -
     for threads, limit, used in ((None, 5_000, 1), (None, 10, 2), (3, 10, 3)):
         monkeypatch.setattr(classifier, "MIN_NODES_FOR_THREADS", limit)
         result = fitted(epochs=2, threads=threads, device="cpu").fitted_.result
-        assert result is not None
         assert f", {used} thread" in result.device
-    with pytest.raises(InputError, match="threads is 0"):
-        fitted(threads=0)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import canet
-from canet.errors import CanetError
-from tests.support.lies import LIES, Sealed
+from canet.errors import CanetError, VersionError
+from canet.estimator.reference import Reference
+from tests.support.lies import LIES, Sealed, entry
 
 Tables = tuple[pa.Table, pa.Table]
 
@@ -58,6 +62,47 @@ def test_the_model_itself_works(saved: Path, tmp_path: Path) -> None:
         use(tmp_path / "model", tmp_path / "again")
 
 
+def entries(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of each entry of model.json. test_settings.py has wrong values of settings."""
+    yield path
+    keys = value if isinstance(value, dict) else range(1) if isinstance(value, list) else ()
+    for key in keys if value and path[-1:] != ("settings",) else ():
+        yield from entries(value[key], (*path, key))
+
+
+def test_an_entry_of_another_type_is_an_error_or_not_used(saved: Path, tmp_path: Path) -> None:
+    paths = list(entries(Sealed(saved).json))[1:]
+    assert len(paths) > 60
+    wrong = cycle([None, [], {}, "x", -1, 2**62, [[]]])
+    for number, (path, value) in enumerate(zip(paths, wrong, strict=False)):
+        model = Sealed(saved)
+        entry(value, *path)(model)
+        model.write(tmp_path / str(number))
+        with warnings.catch_warnings(), suppress(CanetError):
+            warnings.simplefilter("ignore")
+            canet.load(tmp_path / str(number), device="cpu").predict(tables(1))
+
+
+def test_a_setting_that_this_version_does_not_know_is_named(saved: Path, tmp_path: Path) -> None:
+    for number, path in enumerate([("model", "settings"), ("params",)]):
+        model = Sealed(saved)
+        entry(3, *path, "sparkle")(model)
+        model.write(tmp_path / str(number))
+        with pytest.raises(VersionError, match="sparkle"):
+            canet.load(tmp_path / str(number))
+
+
+def test_a_bug_is_not_reported_as_a_problem_of_the_file(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise TypeError("our mistake")
+
+    monkeypatch.setattr(Reference, "from_tensors", fail)
+    with pytest.raises(TypeError, match="our mistake"):
+        canet.load(saved)
+
+
 @pytest.mark.parametrize("name", LIES)
 def test_a_model_that_lies_gives_a_canet_error_or_works(
     name: str, saved: Path, tmp_path: Path
@@ -65,7 +110,6 @@ def test_a_model_that_lies_gives_a_canet_error_or_works(
     model = Sealed(saved)
     LIES[name](model)
     model.write(tmp_path / "model")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), suppress(CanetError):
         warnings.simplefilter("ignore")
-        with suppress(CanetError):
-            use(tmp_path / "model", tmp_path / "again")
+        use(tmp_path / "model", tmp_path / "again")

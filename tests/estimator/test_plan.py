@@ -60,9 +60,9 @@ def test_named_settings_win() -> None:
     assert decided(1, in_memory=False, settings={"fanout": "all"}) == (False, False)
     assert decided(99, in_memory=False, settings={"batch_size": 7}) == (True, True)
     named = plan(1, settings={"epochs": 150})
-    assert named.settings_for(10**9).epochs == 150  # type: ignore[attr-defined]
+    assert named.settings_for(10**9).epochs == 150
     found = plan(1, settings={"num_layers": 4}).settings
-    assert found.fanout == "15,10,5,5"  # type: ignore[attr-defined]
+    assert found.fanout == "15,10,5,5"
 
 
 def test_a_method_that_needs_all_nodes_gets_the_whole_graph() -> None:
@@ -78,9 +78,9 @@ def test_a_method_that_needs_all_nodes_gets_the_whole_graph() -> None:
 
 def test_epochs_of_many_steps_are_fewer() -> None:
     found = plan(1)
-    epochs = [found.settings_for(n).epochs for n in (100, 102_400, 10**8)]  # type: ignore[attr-defined]
+    epochs = [found.settings_for(n).epochs for n in (100, 102_400, 10**8)]
     assert epochs == [200, 20, 3]
-    assert plan(99).settings_for(10**8).epochs == 200  # type: ignore[attr-defined]
+    assert plan(99).settings_for(10**8).epochs == 200
 
 
 def test_the_decision_is_one_line() -> None:

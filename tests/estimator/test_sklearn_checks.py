@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch_geometric.data import Data
 
 from canet import NodeClassifier
+from canet.models.reader import Reader
 
 NOT_FOR_GRAPHS = {
     "check_dtype_object": "expects a TypeError for what is no number, ours is a ValueError",
@@ -42,20 +42,14 @@ class EdgelessClassifier(NodeClassifier):
         tags.no_validation = False
         return tags
 
-    def fit(self, X: Any, y: Any) -> EdgelessClassifier:  # type: ignore[override]
+    def fit(self, X: Any, y: Any) -> EdgelessClassifier:
         super().fit(edgeless(X, y))
         return self
 
-    def predict(self, X: Any) -> np.ndarray:  # type: ignore[override]
-        return super().predict(edgeless(X))
+    def prepare(self, data: Any, batch: None = None) -> Reader:
+        return super().prepare(data if isinstance(data, Data | Reader) else edgeless(data))
 
-    def predict_proba(self, X: Any) -> np.ndarray:  # type: ignore[override]
-        return super().predict_proba(edgeless(X))
-
-    def decision_function(self, X: Any) -> np.ndarray:  # type: ignore[override]
-        return super().decision_function(edgeless(X))
-
-    def score(self, X: Any, y: Any) -> float:  # type: ignore[override]
+    def score(self, X: Any, y: Any) -> float:
         return super().score(edgeless(X, y))
 
 

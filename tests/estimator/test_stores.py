@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 
 import canet
 from canet import GraphStore, GraphStoreWriter, NodeClassifier
@@ -33,6 +34,16 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fitted(data: Any, method: str = "erm", device: str = "cpu", **settings: Any) -> NodeClassifier:
     return NodeClassifier(method, "sage", device=device, **{**BATCHES, **settings}).fit(data)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> GraphStore:
+    return write_store(tmp_path_factory.mktemp("graphs") / "store")
+
+
+@pytest.fixture(scope="module")
+def model(store: GraphStore) -> NodeClassifier:
+    return fitted(store)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +107,7 @@ def test_some_nodes_read_only_their_neighbourhood(
         writer.add_features(np.random.default_rng(0).random((1000, 3)))
         writer.set_labels(np.arange(1000) % 2)
     store = GraphStore(tmp_path / "path")
-    model = fitted(store)
+    model = fitted(store, epochs=1, batch_size=1000)
     read: list[int] = []
     rows = RowReader.rows
 
@@ -109,8 +120,7 @@ def test_some_nodes_read_only_their_neighbourhood(
     assert read == [498, 499, 500]
 
 
-def test_without_batches_a_store_is_a_graph_in_memory(tmp_path: Path) -> None:
-    store = write_store(tmp_path / "store")
+def test_without_batches_a_store_is_a_graph_in_memory(store: GraphStore) -> None:
     settings: dict[str, Any] = {"batch_size": 0, "fanout": "all"}
     found, expected = (fitted(data, **settings) for data in (store, store.load()))
     assert found.history_ == expected.history_
@@ -120,12 +130,11 @@ def test_without_batches_a_store_is_a_graph_in_memory(tmp_path: Path) -> None:
         found.environments(store)
 
 
-def test_training_continues_on_another_store(tmp_path: Path) -> None:
-    model = fitted(write_store(tmp_path / "first"))
-    again = write_store(tmp_path / "second", kind="half")
+def test_training_continues_on_another_store(tmp_path: Path, model: NodeClassifier) -> None:
+    other = write_store(tmp_path / "store", kind="half")
+    again = clone(model).set_params(epochs=1, learning_rate=1e-9).fit(other, warm_start=model)
     before = model.fitted_.state()[1]
-    model.set_params(epochs=1, learning_rate=1e-9).fit(again, warm_start=model)
-    for name, weight in model.fitted_.state()[1].items():
+    for name, weight in again.fitted_.state()[1].items():
         assert torch.allclose(weight, before[name], atol=1e-6)
 
 
@@ -134,16 +143,14 @@ def test_training_continues_on_another_store(tmp_path: Path) -> None:
     [{"label": "y"}, {"train": [1]}, {"environment": np.zeros(NUM_NODES)}, {"batch": [0]}],
     ids=str,
 )
-def test_arguments_about_columns_are_rejected(tmp_path: Path, argument: dict[str, Any]) -> None:
-    store = write_store(tmp_path / "store")
-    model = NodeClassifier("erm", batch_size=16)
+def test_arguments_about_columns_are_rejected(store: GraphStore, argument: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(argument))):
-        model.fit(store, **argument)
+        NodeClassifier("erm", batch_size=16).fit(store, **argument)
 
 
-def test_a_store_must_fit_to_the_model(tmp_path: Path) -> None:
-    store = write_store(tmp_path / "store")
-    model = fitted(store)
+def test_a_store_must_fit_to_the_model(
+    tmp_path: Path, store: GraphStore, model: NodeClassifier
+) -> None:
     with GraphStoreWriter(tmp_path / "narrow", 3) as writer:
         writer.add_features(np.ones((3, 2)))
     narrow = GraphStore(tmp_path / "narrow")
@@ -151,13 +158,12 @@ def test_a_store_must_fit_to_the_model(tmp_path: Path) -> None:
         model.predict(narrow)
     with pytest.raises(InputError, match="batch"):
         model.predict(store, batch=np.zeros(NUM_NODES))
-    both_ways = fitted(store, undirected=True)
+    both_ways = fitted(store, undirected=True, epochs=1)
     with pytest.raises(InputError, match="undirected"):
         both_ways.predict(write_store(tmp_path / "one way", undirected=False))
 
 
-def test_attention_over_whole_graphs_is_exact_on_a_store(tmp_path: Path) -> None:
-    store = write_store(tmp_path / "store")
+def test_attention_over_whole_graphs_is_exact_on_a_store(store: GraphStore) -> None:
     attends = NodeClassifier("erm", "transformer", epochs=2, device="cpu").fit(store)
     found = [attends.predict_proba(graph) for graph in (store, store.load())]
     assert np.allclose(*found, atol=1e-5)
@@ -207,8 +213,9 @@ def test_models_of_an_ensemble_predict_a_store_on_a_gpu_as_on_the_cpu(
         assert found == pytest.approx(expected, abs=1e-4), name
 
 
-def test_a_store_without_labels_is_predicted_but_not_scored(tmp_path: Path) -> None:
-    model = fitted(write_store(tmp_path / "store"))
+def test_a_store_without_labels_is_predicted_but_not_scored(
+    tmp_path: Path, model: NodeClassifier
+) -> None:
     with GraphStoreWriter(tmp_path / "new", 3) as writer:
         writer.add_features(np.ones((3, 6)))
     new = GraphStore(tmp_path / "new")
@@ -236,11 +243,8 @@ def write_tables(path: Path, encoding: Any = None) -> GraphStore:
 
 @pytest.mark.filterwarnings("ignore:.*determines the label")
 def test_a_store_with_another_encoding_is_rejected(tmp_path: Path) -> None:
-    first, second = (
-        write_folder(tmp_path / "a", nodes(60), EDGES),
-        write_folder(tmp_path / "b", nodes(40), EDGES),
-    )
-    store = write_tables(first)
+    second = write_folder(tmp_path / "b", nodes(40), EDGES)
+    store = write_tables(write_folder(tmp_path / "a", nodes(60), EDGES))
     model = fitted(store)
     assert model.feature_names_in_.tolist() == list(store.encoding.names)
     with pytest.raises(InputError, match="--like"):
@@ -253,9 +257,9 @@ def test_a_store_with_another_encoding_is_rejected(tmp_path: Path) -> None:
     assert (model.predict(like) == model.predict(second)).mean() > 0.95
 
 
-def test_a_store_is_diagnosed_as_the_graph_in_memory(tmp_path: Path) -> None:
-    store = write_store(tmp_path / "store")
-    model = fitted(store)
+def test_a_store_is_diagnosed_as_the_graph_in_memory(
+    store: GraphStore, model: NodeClassifier
+) -> None:
     found, expected = (
         canet.diagnose(model, data, repeats=2).to_dict() for data in (store, store.load())
     )

@@ -2,17 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from canet.paper.scope import Scope
 from canet.store import RunConfig
 from experiments.backbones import COMPARED, Backbones
 from tests.support.made_up import write_runs
-
-
-@pytest.fixture
-def quick(fresh_cache: Path) -> Backbones:
-    return Backbones(Scope(quick=True))
 
 
 def by_backbone(config: RunConfig) -> float:
@@ -34,8 +27,9 @@ def test_every_backbone_has_the_same_settings_on_five_draws(fresh_cache: Path) -
 
 
 def test_tables_have_scores_and_differences_paired_by_draw(
-    quick: Backbones, tmp_path: Path
+    fresh_cache: Path, tmp_path: Path
 ) -> None:
+    quick = Backbones(Scope(quick=True))
     scores, attention, methods = quick.tables(write_runs(quick, tmp_path, by_backbone))
     rows = {row[1]: row[2:] for row in scores.texts()[1]}
     assert rows["GCN"][:2] == ["40.50 ± 0.71", "41.50 ± 0.71"]

@@ -48,7 +48,7 @@ def test_the_score_is_computed_once_and_added_to_the_run_folder(
 
 
 def test_published_fr_is_next_to_shifted_labels_only(small_root: Path, tmp_path: Path) -> None:
-    table2 = Table2(Scope(tasks=("twitch",), data_root=small_root))
+    table2 = Table2(Scope(tasks=("twitch",), methods=("canet",), data_root=small_root))
     finished = write_runs(table2, tmp_path)
     for place in finished.folders(table2.configs()):
         place.add_json(FILE, {SHIFTED_FR: 0.52})

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from canet.data import CENTRED_PER_GRAPH, GENERATORS, WITHOUT_SPURIOUS
 from canet.paper import Scope
 from canet.report.score import Score
@@ -19,11 +17,6 @@ def made_up_score(config: RunConfig) -> float:
     by_features = {WITHOUT_SPURIOUS: 0.8, CENTRED_PER_GRAPH: 0.9}
     usual = 0.6 if config.settings["interventions"] == "none" else 0.79
     return by_features.get(config.features, usual)
-
-
-@pytest.fixture
-def quick(fresh_cache: Path) -> Interventions:
-    return Interventions(Scope(quick=True))
 
 
 def test_every_generator_backbone_and_form_has_five_draws(fresh_cache: Path) -> None:
@@ -42,22 +35,22 @@ def test_real_shifts_are_run_with_and_without(fresh_cache: Path) -> None:
     assert {config.settings["interventions"] for config in configs} == {"none", "inferred"}
 
 
-def test_tables_of_a_quick_version(quick: Interventions, tmp_path: Path) -> None:
-    tables = {
-        table.name: table for table in quick.tables(write_runs(quick, tmp_path, made_up_score))
-    }
+def test_tables_of_a_quick_version(fresh_cache: Path, tmp_path: Path) -> None:
+    quick = Interventions(Scope(quick=True))
+    finished = write_runs(quick, tmp_path, made_up_score)
+    tables = {table.name: table for table in quick.tables(finished)}
     scores = tables["interventions-quick"]
     assert list(scores.columns[3:]) == [contender.label for contender in VARIANTS]
     assert [row[0] for row in scores.rows] == list(GENERATORS)
     last = tables["interventions-last-quick"].rows[0]
     assert all(isinstance(cell, Score) for cell in last[3:])
-    assert last[3].text == "59.00 ± 0.00"  # type: ignore[union-attr]
+    assert last[3].text == "59.00 ± 0.00"
     above = tables["interventions-control-quick"]
     row = dict(zip(above.columns, above.rows[0], strict=True))
-    assert row["CaNet, inferred"].text == "-1.00 ± 0.00"  # type: ignore[union-attr]
-    assert row["CaNet, centred per graph"].text == "10.00 ± 0.00"  # type: ignore[union-attr]
+    assert row["CaNet, inferred"].text == "-1.00 ± 0.00"
+    assert row["CaNet, centred per graph"].text == "10.00 ± 0.00"
     columns = tables["interventions-columns-quick"].rows[0]
-    assert [cell.mean for cell in columns[2:]] == [2.0, 1.0]  # type: ignore[union-attr]
+    assert [cell.mean for cell in columns[2:]] == [2.0, 1.0]
 
 
 def test_a_study_can_be_restricted_to_one_method(fresh_cache: Path, tmp_path: Path) -> None:

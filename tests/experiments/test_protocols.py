@@ -2,19 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from canet.data import CENTRED_PER_GRAPH, WITHOUT_SPURIOUS
 from canet.paper.scope import Scope
 from canet.store import RunConfig
 from experiments.method_variant import ERM_WITHOUT_SPURIOUS
 from experiments.protocols import Protocols
 from tests.support.made_up import write_runs
-
-
-@pytest.fixture
-def quick(fresh_cache: Path) -> Protocols:
-    return Protocols(Scope(quick=True))
 
 
 def below_control(config: RunConfig) -> float:
@@ -29,7 +22,10 @@ def test_both_protocols_both_backbones_and_two_controls_on_five_draws(fresh_cach
         assert {c.method for c in configs if c.features == control} == {"erm"}
 
 
-def test_each_selection_rule_has_a_column(quick: Protocols, tmp_path: Path) -> None:
+def test_the_table_has_selection_rules_and_differences_from_the_control_paired_by_draw(
+    fresh_cache: Path, tmp_path: Path
+) -> None:
+    quick = Protocols(Scope(quick=True))
     (table,) = quick.tables(write_runs(quick, tmp_path, below_control))
     heads, rows = table.texts()
     assert heads[4:7] == [
@@ -39,12 +35,6 @@ def test_each_selection_rule_has_a_column(quick: Protocols, tmp_path: Path) -> N
     ]
     # the made-up curves have 0.1, 0.3, 0.2 on every OOD set and their best validation first
     assert rows[0][4:7] == ["10.00 ± 0.00", "20.00 ± 0.00", "30.00 ± 0.00"]
-
-
-def test_the_difference_from_the_control_is_paired_by_draw(
-    quick: Protocols, tmp_path: Path
-) -> None:
-    (table,) = quick.tables(write_runs(quick, tmp_path, below_control))
-    rows = {(row[1], row[3]): row for row in table.texts()[1]}
-    assert rows["disjoint", "CaNet"][-1] == "-19.50 ± 0.71"
-    assert rows["disjoint", ERM_WITHOUT_SPURIOUS.label][-1] == ""
+    by_name = {(row[1], row[3]): row for row in rows}
+    assert by_name["disjoint", "CaNet"][-1] == "-19.50 ± 0.71"
+    assert by_name["disjoint", ERM_WITHOUT_SPURIOUS.label][-1] == ""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import asdict, replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from statistics import mean
@@ -15,7 +14,6 @@ import pytest
 import torch
 
 import canet
-from canet.data.graph_data import GraphData
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, InputWarning
 from canet.models import Auto, Fitted, Options
@@ -26,7 +24,8 @@ from canet.models.portfolio import PRESETS, Recipe
 from canet.store.run_folder import find_runs
 from canet.training import Trainer
 from canet.util.processes import Processes
-from tests.support.small_task import FEW, small_task
+from tests.support.pool import LocalPool
+from tests.support.small_task import FEW, small_task, with_columns, with_garbage
 from tests.support.user_graphs import small_user_graph
 
 QUICK = AutoSettings(epochs=4, hidden=8)
@@ -38,6 +37,12 @@ def run(
     settings = replace(QUICK, time_limit=how.pop("time_limit", QUICK.time_limit))
     (found,) = Auto(settings, Options("cpu", **how)).run(task or small_task(), {seed: folder})
     return found
+
+
+@cache
+def alone() -> Fitted:
+    """The choice of `few_models` with seed 0 in one process."""
+    return run()
 
 
 def same(one: Fitted, other: Fitted) -> bool:
@@ -128,12 +133,12 @@ def test_candidates_have_the_scores_of_trainings_one_by_one(few_models: None) ->
 
 
 def test_scores_are_those_of_averaged_probabilities(few_models: None) -> None:
-    task, chosen = small_task(), run()
+    task, chosen = small_task(), alone()
     candidates = chosen.result.candidates
     parts = 0.0
     for recipe, found in zip(PRESETS["robust"], candidates, strict=False):
-        (alone,) = recipe.learner(QUICK, Options("cpu")).run(task, {0: None})
-        logits = alone.logits(task)
+        (model,) = recipe.learner(QUICK, Options("cpu")).run(task, {0: None})
+        logits = model.logits(task)
         parts = parts + found.weight * torch.cat(
             [logits[split].double().softmax(dim=1) for split in ("valid", "ood/later")]
         )
@@ -149,18 +154,6 @@ def test_scores_are_those_of_averaged_probabilities(few_models: None) -> None:
 def test_the_same_seed_is_the_same_choice_to_the_bit(few_models: None) -> None:
     assert same(run(1), run(1))
     assert not same(run(1), run(2))
-
-
-def with_garbage(task: ShiftTask, nodes: torch.Tensor, unknown: torch.Tensor) -> ShiftTask:
-    """Replace features and edges of some nodes, and the labels of these and of `unknown` nodes."""
-    columns = {name: column.clone() for name, column in task.data.to_dict().items()}
-    columns["x"][nodes] = torch.randn(len(nodes), columns["x"].shape[1]) * 100
-    for changed in (nodes, unknown):
-        columns["y"][changed] = columns["y"][changed].flip(0)
-    inside = torch.isin(columns["edge_index"], nodes).all(dim=0)
-    others = nodes[torch.randint(len(nodes), (2, 333))]
-    columns["edge_index"] = torch.cat([columns["edge_index"][:, ~inside], others], dim=1)
-    return replace(task, data=GraphData(**columns), checked=True)
 
 
 def test_shifted_nodes_and_test_labels_change_no_bit_of_the_choice(
@@ -190,7 +183,7 @@ def test_what_is_held_out_changes_no_bit_of_a_training(recipe: Recipe) -> None:
 def test_a_choice_that_was_stopped_continues_to_the_same_bits(
     few_models: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, real, calls = run(0, tmp_path / "whole"), Trainer.run_together, []
+    real, calls = Trainer.run_together, []
 
     def stopping(*args: Any, **options: Any) -> Any:
         calls.append(1)
@@ -204,19 +197,18 @@ def test_a_choice_that_was_stopped_continues_to_the_same_bits(
     assert (
         len(list((tmp_path / "half" / WORK_FOLDER).rglob("done"))) == 5 + 2
     )  # the linear model without every part, two networks
-    assert same(whole, run(0, tmp_path / "half"))
-    for name in ("whole", "half"):
-        assert not (tmp_path / name / WORK_FOLDER).exists()
+    assert same(alone(), run(0, tmp_path / "half"))
+    assert not (tmp_path / "half" / WORK_FOLDER).exists()
     read = run(0, tmp_path / "half")
-    assert same(whole, read)
-    assert Auto(QUICK, Options("cpu")).scores(small_task(), read) == whole.result.scores
+    assert same(alone(), read)
+    assert Auto(QUICK, Options("cpu")).scores(small_task(), read) == alone().result.scores
 
 
-def test_processes_give_the_bits_of_one_process(few_models: None, tmp_path: Path) -> None:
-    alone = run()
-    with Processes(2) as pool:
-        assert same(alone, run(0, tmp_path / "kept", pool=pool))
-        assert same(alone, run(0, tmp_path / "kept"))
+@pytest.mark.parametrize("kind", [LocalPool, pytest.param(Processes, marks=pytest.mark.slow)])
+def test_a_pool_gives_the_bits_of_one_process(kind: Any, few_models: None, tmp_path: Path) -> None:
+    with kind(2) as pool:
+        assert same(alone(), run(0, tmp_path / "kept", pool=pool))
+    assert same(alone(), run(0, tmp_path / "kept"))
 
 
 @pytest.mark.slow
@@ -224,7 +216,7 @@ def test_a_cluster_gives_the_bits_of_one_process(few_models: None, cluster: Any)
     from canet.util.ray import Cluster
 
     with Cluster(cluster.address, 1, "cpu") as pool:
-        assert same(run(), run(pool=pool))
+        assert same(alone(), run(pool=pool))
 
 
 def test_a_time_limit_cuts_the_list_of_models(few_models: None) -> None:
@@ -271,17 +263,16 @@ def test_a_choice_with_another_time_limit_is_another_run(few_models: None, tmp_p
 
 @pytest.mark.parametrize("file", ["weights.safetensors", "done", "config.json"])
 def test_a_damaged_part_is_trained_again(file: str, few_models: None, tmp_path: Path) -> None:
-    whole = run()
     work = tmp_path / WORK_FOLDER
     list(islice(Auto(QUICK, Options("cpu")).try_all(Parts(small_task()), 0, work), 2))
     damaged = work / "1" / "0" / "seed-0" / file
     damaged.write_bytes(damaged.read_bytes()[:-3] + b"   ")
     with pytest.warns(InputWarning, match="trained again"):
-        assert same(run(0, tmp_path), whole)
+        assert same(run(0, tmp_path), alone())
 
 
 def test_the_epochs_of_all_trainings_are_reported(few_models: None) -> None:
-    result = run().result
+    result = alone().result
     assert result.epochs == 2 * 3 * QUICK.epochs  # two networks, on all nodes and two parts
     assert result.seconds == pytest.approx(sum(one.seconds for one in result.candidates))
 
@@ -289,7 +280,7 @@ def test_the_epochs_of_all_trainings_are_reported(few_models: None) -> None:
 def test_class_weights_are_part_of_a_stored_choice(few_models: None, tmp_path: Path) -> None:
     weights = torch.tensor([1.0, 2.0, 3.0])
     weighted = run(0, tmp_path, class_weight=weights)
-    assert not same(weighted, run())
+    assert not same(weighted, alone())
     assert same(weighted, run(0, tmp_path, class_weight=weights))
     with pytest.raises(CanetError, match="other labels"):
         run(0, tmp_path)
@@ -298,9 +289,7 @@ def test_class_weights_are_part_of_a_stored_choice(few_models: None, tmp_path: P
 def test_a_model_that_fails_is_left_out_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     intervening = Recipe("canet", "gcn", {"interventions": "inferred"})
     task = small_task()
-    one_column = replace(
-        task, data=GraphData(x=task.data.x[:, :1], y=task.data.y, edge_index=task.data.edge_index)
-    )
+    one_column = with_columns(task, x=task.data.x[:, :1])
     monkeypatch.setitem(PRESETS, "robust", (intervening, Recipe("erm", "mlp")))
     with pytest.warns(InputWarning, match="feature columns"):
         found = run(task=one_column).result.candidates
@@ -315,11 +304,6 @@ def test_unfinished_trainings_are_no_runs(few_models: None, tmp_path: Path) -> N
     list(Auto(QUICK).try_all(Parts(small_task()), 0, tmp_path / "run" / WORK_FOLDER))
     with pytest.raises(CanetError, match="no finished run"):
         find_runs(tmp_path)
-
-
-def test_ood_curves_are_rejected() -> None:
-    with pytest.raises(CanetError, match="ood-curves"):
-        Auto(QUICK).run(small_task(), {0: None}, ood_curves=True)
 
 
 def fitted(**params: Any) -> canet.NodeClassifier:
@@ -347,42 +331,6 @@ def test_a_classifier_chooses_unless_a_method_is_named(few_models: None) -> None
     assert np.array_equal(model.predict_proba(prepared), model.predict_proba(small_user_graph()))
     with pytest.raises(InputError, match="another model"):
         fitted().predict(prepared)
-
-
-@pytest.mark.parametrize(
-    ("params", "words"),
-    [
-        ({"backbone": "gcn"}, "backbone"),
-        ({"preset": "fastest"}, "fast, robust"),
-        ({"num_environments": 3}, "'canet'"),
-        ({"n_jobs": 0}, "jobs is 0"),
-    ],
-)
-def test_arguments_that_auto_does_not_support_are_rejected(
-    params: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(CanetError, match=words):
-        fitted(**params)
-
-
-PREDICT = """
-import sys, numpy, canet
-from tests.support.user_graphs import small_user_graph
-numpy.save(sys.argv[2], canet.load(sys.argv[1]).predict_proba(small_user_graph()))
-"""
-
-
-@pytest.mark.slow
-def test_a_saved_ensemble_predicts_the_same_bits_in_another_process(
-    few_models: None, tmp_path: Path
-) -> None:
-    model = fitted(class_weight="balanced", checkpoints=tmp_path / "work")
-    model.save(tmp_path / "model")
-    command = [sys.executable, "-c", PREDICT, tmp_path / "model", tmp_path / "p.npy"]
-    subprocess.run(command, check=True, cwd=Path(__file__).parents[2])
-    assert np.array_equal(np.load(tmp_path / "p.npy"), model.predict_proba(small_user_graph()))
-    again = canet.load(tmp_path / "model")
-    assert again.leaderboard_rows() == model.leaderboard_rows()
 
 
 def test_a_diagnosis_changes_columns_and_edges_of_every_member(few_models: None) -> None:

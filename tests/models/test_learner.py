@@ -11,8 +11,8 @@ import torch
 import canet
 from canet.errors import InputError, VersionError
 from canet.models import LEARNERS, Average, restore
-from canet.models.portfolio import PRESETS, Recipe
-from tests.support.nearest_mean import MeanRecipe, NearestMean
+from canet.models.portfolio import PRESETS, TABULAR, Recipe
+from tests.support.nearest_mean import NearestMean
 from tests.support.small_task import small_task
 from tests.support.user_graphs import small_user_graph
 
@@ -28,7 +28,7 @@ def fitted(**params: object) -> canet.NodeClassifier:
     return canet.NodeClassifier(**usual | params).fit(small_user_graph())
 
 
-def test_predictions_are_those_of_the_learner() -> None:
+def test_predictions_are_those_of_the_learner(tmp_path: Path) -> None:
     model, data = fitted(method=NearestMean), small_user_graph()
     train = model.fitted_.means
     expected = torch.cdist(data.x, train).argmin(dim=1)
@@ -36,10 +36,6 @@ def test_predictions_are_those_of_the_learner() -> None:
     assert model.predict_proba(data, [3, 1]).shape == (2, 3)
     assert model.score(data) == pytest.approx((model.predict(data) == data.y).mean())
     assert model.embed(data).shape == (60, 3)  # without an embedding, the log probabilities
-
-
-def test_a_saved_model_predicts_the_same(tmp_path: Path) -> None:
-    model, data = fitted(method=NearestMean), small_user_graph()
     model.save(tmp_path / "model")
     again = canet.load(tmp_path / "model")
     assert np.array_equal(again.predict_proba(data), model.predict_proba(data))
@@ -61,12 +57,13 @@ def test_an_average_with_a_network_is_saved_and_restored() -> None:
 def test_auto_chooses_among_networks_and_other_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(PRESETS, "robust", (Recipe("erm", "mlp"), MeanRecipe()))
+    monkeypatch.setitem(TABULAR, NearestMean.name, NearestMean)
+    monkeypatch.setitem(PRESETS, "robust", (Recipe("erm", "mlp"), Recipe(NearestMean.name)))
     monkeypatch.setattr("canet.models.parts.TEMPERATURE", 10.0)
     model, data = fitted(), small_user_graph()
     board = {row["model"]: row["weight"] for row in model.leaderboard_rows()}
     assert board["erm-mlp"] > 0
-    assert board["nearest mean"] > 0
+    assert board["nearest_mean"] > 0
     model.save(tmp_path / "model")
     again = canet.load(tmp_path / "model")
     assert np.array_equal(again.predict_proba(data), model.predict_proba(data))

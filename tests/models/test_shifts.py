@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from canet.data.graph_data import GraphData
 from canet.data.task import ShiftTask
 from canet.models.shifts import HELD_OUT, MAX_SHIFTS, simulate_shifts, training_part
-from tests.support.small_task import ALL, INSIDE, small_task
+from tests.support.small_task import ALL, INSIDE, small_task, with_columns
 
 
 def names(task: ShiftTask) -> list[str]:
@@ -20,17 +19,13 @@ def names(task: ShiftTask) -> list[str]:
 GROUPS = [f"without group {i}" for i in range(1, 5)]
 
 
-def test_without_environments_parts_are_groups_of_all_labelled_nodes() -> None:
+def test_without_environments_parts_are_groups_of_labelled_nodes_by_style() -> None:
+    """The two styles change features more than the classes, and every class has both."""
     shifts = simulate_shifts(small_task())
     assert [shift.name for shift in shifts] == GROUPS
-    held = torch.cat([shift.task.test_ood[HELD_OUT] for shift in shifts])
-    assert held.sort().values.tolist() == list(range(180))
-
-
-def test_groups_are_styles_and_not_classes() -> None:
-    """The two styles change features more than the classes, and every class has both."""
-    for shift in simulate_shifts(small_task()):
-        held = shift.task.test_ood[HELD_OUT]
+    parts = [shift.task.test_ood[HELD_OUT] for shift in shifts]
+    assert torch.cat(parts).sort().values.tolist() == list(range(180))
+    for held in parts:
         assert ((held // 3) % 2).unique().numel() == 1
         assert (held % 3).unique().numel() == 3
 
@@ -78,13 +73,9 @@ def test_no_edge_joins_what_is_held_out_and_the_rest() -> None:
 def test_the_training_part_has_no_other_nodes() -> None:
     task = small_task()
     order = torch.randperm(ALL, generator=torch.Generator().manual_seed(1))
+    edges = order.argsort()[task.data.edge_index]
     mixed = replace(
-        task,
-        data=GraphData(
-            x=task.data.x[order],
-            y=task.data.y[order],
-            edge_index=order.argsort()[task.data.edge_index],
-        ),
+        with_columns(task, x=task.data.x[order], y=task.data.y[order], edge_index=edges),
         **{name: order.argsort()[getattr(task, name)] for name in ("train", "valid", "test_id")},
         test_ood={"later": order.argsort()[task.test_ood["later"]]},
         in_distribution=task.in_distribution[order],
@@ -107,8 +98,7 @@ def test_only_training_and_validation_labels_are_used(sparse: bool) -> None:
     pairs = [(task.data.x, task.data.y), (x, y)]
     if sparse:
         pairs = [(x.to_sparse_csr(), y) for x, y in pairs]
-    edges = task.data.edge_index
-    tasks = [replace(task, data=GraphData(x=x, y=y, edge_index=edges)) for x, y in pairs]
+    tasks = [with_columns(task, x=x, y=y) for x, y in pairs]
     for one, other in zip(*map(simulate_shifts, tasks), strict=True):
         assert one.name == other.name
         assert one.task.digest.features == other.task.digest.features
@@ -134,16 +124,15 @@ def test_too_few_labels_simulate_nothing() -> None:
 
 def test_a_part_with_one_class_has_no_roc_auc() -> None:
     task = small_task(environment=torch.arange(ALL) % 3)
-    two = {"y": (task.data.y > 0).long()}
-    task = replace(task, metric="roc_auc", data=GraphData(**task.data.to_dict() | two))
-    assert names(task) == GROUPS
+    task = with_columns(task, y=(task.data.y > 0).long())
+    assert names(replace(task, metric="roc_auc")) == GROUPS
 
 
 def test_a_held_out_part_is_scored_by_the_class_that_is_rarer_in_all_of_training() -> None:
     task = small_task(environment=torch.arange(ALL) % 2)
     rare = (task.data.y == 0) & (torch.arange(ALL) % 2 == 0)
-    two = {"y": torch.where(torch.arange(ALL) % 2 == 0, rare.long(), (task.data.y > 0).long())}
-    task = replace(task, metric="average_precision", data=GraphData(**task.data.to_dict() | two))
+    y = torch.where(torch.arange(ALL) % 2 == 0, rare.long(), (task.data.y > 0).long())
+    task = replace(with_columns(task, y=y), metric="average_precision")
     counts = [shift.task.data.y[shift.task.train].bincount() for shift in simulate_shifts(task)]
     assert {int(count.argmin()) for count in counts} == {0, 1}
     assert {shift.task.scorer.positive for shift in simulate_shifts(task)} == {task.scorer.positive}

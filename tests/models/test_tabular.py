@@ -14,12 +14,11 @@ from sklearn.linear_model import LogisticRegression
 
 import canet
 from canet.data.graph import UserGraph
-from canet.data.graph_data import GraphData
 from canet.models import Learner, Options, restore
-from canet.models.linear import FittedLinear, Linear, LinearSettings
-from canet.models.trees import FittedTrees, Trees, TreeSettings, _dense
+from canet.models.linear import Linear
+from canet.models.trees import Trees, _dense
 from canet.training.prepared import PreparedGraph, task_graph
-from tests.support.small_task import small_task
+from tests.support.small_task import small_task, with_columns, with_garbage
 from tests.support.user_graphs import small_user_graph
 
 BOTH = pytest.mark.parametrize("kind", [Linear, Trees])
@@ -74,9 +73,7 @@ def test_the_linear_model_is_logistic_regression(weights: torch.Tensor | None) -
 
 def test_sparse_columns_give_the_linear_model_of_dense_ones() -> None:
     task = small_task()
-    sparse = replace(
-        task, data=GraphData(**task.data.to_dict() | {"x": task.data.x.to_sparse_csr()})
-    )
+    sparse = with_columns(task, x=task.data.x.to_sparse_csr())
     for scaling in ("raw", "standardised"):
         first, second = (
             learner(Linear, scaling=scaling, penalty=0.01).run(one, {0: None})[0].weight
@@ -101,17 +98,11 @@ def test_trees_predict_as_in_scikit_learn() -> None:
     for classes in (2, 3):
         task = small_task()
         y = task.data.y.clamp(max=classes - 1)
-        task = replace(task, data=GraphData(**task.data.to_dict() | {"y": y}))
+        task = with_columns(task, y=y)
         (fitted,) = learner(Trees, max_trees=20).run(task, {0: None})
         x = task_graph(task, False).with_neighbours().user_graph.x.numpy()
-        expected = HistGradientBoostingClassifier(
-            max_iter=20,
-            n_iter_no_change=10,
-            early_stopping=True,
-            max_bins=63,
-            max_leaf_nodes=15,
-            random_state=0,
-        )
+        how = {"max_iter": 20, "n_iter_no_change": 10, "max_bins": 63, "max_leaf_nodes": 15}
+        expected = HistGradientBoostingClassifier(early_stopping=True, random_state=0, **how)
         parts = [(x[nodes], y[nodes].numpy()) for nodes in (task.train.numpy(), task.valid.numpy())]
         expected.fit(*parts[0], X_val=parts[1][0], y_val=parts[1][1])
         found = fitted.read(task_graph(task, False)).logits.softmax(dim=1).numpy()
@@ -125,9 +116,8 @@ def test_a_class_that_training_lacks_is_improbable_for_trees() -> None:
         rare = torch.isin(y, torch.tensor(lacking))
         if len(lacking) == 2:
             y = torch.where(y == 2, torch.arange(len(y)) % 2 + 2, y)  # two of four classes remain
-        data = GraphData(**task.data.to_dict() | {"y": y})
         train = task.train[~rare[task.train]]
-        task = replace(task, data=data, train=train, checked=True)
+        task = with_columns(replace(task, train=train, checked=True), y=y)
         (fitted,) = learner(Trees, max_trees=5).run(task, {0: None})
         found = fitted.read(task_graph(task, False)).logits.softmax(dim=1)
         assert found.shape[1] == int(y.max()) + 1
@@ -141,8 +131,6 @@ def test_trees_read_missing_values_and_project_wide_features(
 ) -> None:
     monkeypatch.setattr("canet.models.trees.MAX_COLUMNS", 3)
     (fitted,) = learner(Trees, neighbours=False, max_trees=5).run(small_task(), {0: None})
-    assert isinstance(fitted, FittedTrees)
-    assert fitted.components is not None
     assert fitted.components.shape[0] == 3
     assert fitted._logits(torch.full((2, 3), torch.nan)).isfinite().all()
 
@@ -159,11 +147,8 @@ def table_with_gaps() -> tuple[Any, Any]:
 
 def test_empty_cells_of_tables_are_missing_for_trees(tmp_path: Path) -> None:
     nodes, edges = table_with_gaps()
-    how = {"label": "label", "id": "id"}
     model = canet.NodeClassifier("trees", neighbours=False, undirected=True)
-    model.fit(nodes, edges, **how)
-    fitted = model.fitted_
-    assert isinstance(fitted, FittedTrees)
+    fitted = model.fit(nodes, edges, label="label", id="id").fitted_
     assert fitted.marks.tolist() == [[0, 1]]
     assert model.score((nodes, edges)) > 0.95
     reader = model.prepare((nodes, edges)).graph
@@ -208,23 +193,14 @@ def test_a_model_is_restored_and_saved_with_the_same_predictions(
 
 @BOTH
 def test_test_nodes_do_not_change_a_model(kind: Any) -> None:
-    task = small_task()
-    columns = task.data.to_dict()
-    columns["x"] = columns["x"].clone()
-    columns["x"][~task.in_distribution] = 99.0
-    columns["y"] = columns["y"].clone()
-    for nodes in (task.test_id, *task.test_ood.values()):
-        columns["y"][nodes] = (columns["y"][nodes] + 1) % 3
-    inside = task.in_distribution[columns["edge_index"]].all(dim=0)
-    columns["edge_index"] = columns["edge_index"][:, inside]
-    states = [
-        learner(kind, scaling="standardised")
-        .run(replace(one, inductive=True), {0: None})[0]
-        .state()
-        for one in (task, replace(task, data=GraphData(**columns)))
-    ]
-    assert states[0][0] == states[1][0]
-    assert all(states[0][1][name].equal(states[1][1][name]) for name in states[0][1])
+    task = replace(small_task(), inductive=True)
+    garbage = with_garbage(task, task.test_ood["later"], task.test_id)
+    (about, first), (other, second) = (
+        learner(kind, scaling="standardised").run(one, {0: None})[0].state()
+        for one in (task, garbage)
+    )
+    assert about == other
+    assert all(first[name].equal(second[name]) for name in first)
 
 
 @BOTH
@@ -233,11 +209,3 @@ def test_a_diagnosis_changes_the_columns_of_the_model(kind: Any) -> None:
     model = canet.NodeClassifier(kind.name, undirected=True).fit(data)
     found = canet.diagnose(model, data, data, repeats=1)
     assert found.reliance.features[0].size.value > 0
-
-
-def test_settings_are_those_of_the_model() -> None:
-    with pytest.raises(canet.InputError, match="hidden"):
-        canet.NodeClassifier("linear", hidden=8).fit(small_user_graph())
-    assert isinstance(canet.NodeClassifier("linear").fit(small_user_graph()).fitted_, FittedLinear)
-    assert LinearSettings().neighbours
-    assert TreeSettings().neighbours

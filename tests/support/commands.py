@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from canet import cli
+from canet.util import signals
 from canet.util.locks import LOCK
 from canet.util.signals import SIGNALS
 
@@ -50,7 +51,7 @@ Canet = Callable[..., Answer]
 
 @contextmanager
 def usual_signals() -> Iterator[None]:
-    """A block in which signals have Python's handlers; afterwards those of before."""
+    """A block in which signals have Python's handlers; afterwards all is as before."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     for number in SIGNALS:
         usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
@@ -60,6 +61,7 @@ def usual_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signals._State.received = None
 
 
 def call(folder: Path, *arguments: object) -> Answer:

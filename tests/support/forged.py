@@ -61,14 +61,9 @@ def set_entry(index: dict[str, Any], entry: str, value: Any) -> None:
     *outer, name = entry.split(".")
     for part in outer:
         index = index[part]
+    index[name] = value
     if value is MISSING:
         del index[name]
-    else:
-        index[name] = value
-
-
-def rename_features(index: dict[str, Any], name: str) -> None:
-    index["arrays"][name] = index["arrays"].pop("features")
 
 
 def lying_indexes() -> dict[str, Callable[[dict[str, Any]], object]]:
@@ -84,5 +79,7 @@ def lying_indexes() -> dict[str, Callable[[dict[str, Any]], object]]:
         for entry, value in wrong
     }
     for name in WRONG_NAMES:
-        lies[f"array named {name[:20]!r}"] = partial(rename_features, name=name)
+        lies[f"array named {name[:20]!r}"] = lambda index, name=name: index["arrays"].update(
+            {name: index["arrays"].pop("features")}
+        )
     return lies

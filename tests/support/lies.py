@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -51,35 +53,12 @@ Lie = Callable[[Sealed], Any]
 
 def entry(value: Any, *path: str | int) -> Lie:
     """Replace an entry of model.json."""
-
-    def change(model: Sealed) -> None:
-        place = model.json
-        for key in path[:-1]:
-            place = place[key]
-        place[path[-1]] = value
-
-    return change
-
-
-def without(*path: str | int) -> Lie:
-    """Remove an entry of model.json."""
-
-    def change(model: Sealed) -> None:
-        place = model.json
-        for key in path[:-1]:
-            place = place[key]
-        del place[path[-1]]
-
-    return change
+    return lambda model: reduce(getitem, path[:-1], model.json).__setitem__(path[-1], value)
 
 
 def weights(change: Callable[[Tensor], Tensor]) -> Lie:
     """Change all weights."""
-
-    def apply(model: Sealed) -> None:
-        model.weights = {name: change(tensor) for name, tensor in model.weights.items()}
-
-    return apply
+    return lambda model: model.weights.update({n: change(t) for n, t in model.weights.items()})
 
 
 def sample(name: str, change: Callable[[Tensor], Tensor]) -> Lie:
@@ -108,58 +87,28 @@ AVERAGE = {"kind": "average", "weights": [0.5, 0.5]}
 LIES: dict[str, Lie] = {
     # The record
     "no weights": lambda m: m.parts.remove("weights"),
-    "no files": lambda m: m.parts.clear(),
     "path as file name": lambda m: m.files.update({"../model.json": "0" * 64}),
-    "absolute file name": lambda m: m.files.update({"/etc/hostname": "0" * 64}),
     "number as checksum": lambda m: m.files.update({"weights-000000000000.safetensors": 3}),
     "other file name": lambda m: m.files.update({"notes.txt": "0" * 64}),
     "content is a list": lambda m: setattr(m, "json", []),
-    "content is null": lambda m: setattr(m, "json", None),
     "weights are no safetensors": lambda m: m.bytes.update(weights=b"weights"),
     # Parameters
-    "params are a list": entry([], "params"),
-    "params are empty": entry({}, "params"),
-    "method is a number": entry(3, "params", "method"),
-    "method is a list": entry(["erm"], "params", "method"),
     "method is unknown": entry("magic", "params", "method"),
-    "backbone is a dict": entry({}, "params", "backbone"),
-    "device is a list": entry([], "params", "device"),
     "device is a number": entry(-7, "params", "device"),
-    "metric is unknown": entry("luck", "params", "metric"),
     "metric for two classes": entry("roc_auc", "params", "metric"),
     "class_weight of wrong pairs": entry([3], "params", "class_weight"),
-    "class_weight of lists": entry([[[], 1]], "params", "class_weight"),
-    "undirected is text": entry("yes", "params", "undirected"),
-    "hidden is text": entry("wide", "params", "hidden"),
-    "patience is null": entry(None, "params", "patience"),
-    "n_jobs is text": entry("two", "params", "n_jobs"),
     # Classes and features
-    "no classes": entry([], "classes"),
-    "one class": entry(["ant"], "classes"),
     "too many classes": entry(["ant", "bee", "cat", "dog"], "classes"),
     "repeated classes": entry(["ant", "ant", "cat"], "classes"),
     "classes of different types": entry([1, "bee", None], "classes"),
     "huge classes": entry([1, 2, 10**40], "classes"),
     "other number of features": entry(2, "num_features"),
-    "negative number of features": entry(-5, "num_features"),
-    "number of features is text": entry("many", "num_features"),
     # The trained model
-    "model is empty": entry({}, "model"),
-    "kind is a list": entry([], "model", "kind"),
     "kind is unknown": entry("oracle", "model", "kind"),
-    "model without settings": without("model", "settings"),
-    "model with settings of a list": entry([1], "model", "settings"),
-    "hidden of the model is a dict": entry({"a": 1}, "model", "settings", "hidden"),
     "model with huge sizes": entry(HUGE, "model", "num_features"),
-    "model with negative sizes": entry(-1, "model", "num_classes"),
-    "model with sizes as text": entry("3", "model", "num_classes"),
     "model with many environments": entry(HUGE, "model", "num_environment_labels"),
-    "backbone of the model is a number": entry(1, "model", "backbone"),
     "average without members": entry({**AVERAGE, "members": []}, "model"),
     "average of numbers": entry({**AVERAGE, "members": [1, 2]}, "model"),
-    "average with text as weights": entry(
-        {"kind": "average", "weights": "ab", "members": [{}, {}]}, "model"
-    ),
     "deep averages": nested(300),
     "weights of another type": weights(lambda t: t.double()),
     "weights are integers": weights(lambda t: t.long()),
@@ -168,33 +117,18 @@ LIES: dict[str, Lie] = {
     "weights are huge": weights(lambda t: torch.full_like(t, 3e38)),
     "weights are missing": lambda m: m.weights.popitem(),
     # Results
-    "scores are text": entry({"train": "good", "valid": "bad"}, "scores"),
-    "no scores": entry({}, "scores"),
     "score of an unknown split": entry(0.5, "scores", "moon"),
-    "baseline of no split": without("baselines", "valid"),
-    "largest class is unknown": entry(3, "data", "largest_class"),
     "left out column is unknown": entry([99], "left_out"),
-    "history of text": entry({"loss": ["low"]}, "history"),
-    "history is a list": entry([1], "history"),
     "findings beyond the features": entry(
         {"num_columns": 5, "shifted_columns": [99], "share": []}, "findings"
     ),
-    "data without sizes": entry({}, "data"),
-    "data of text": entry("few", "data", "nodes"),
-    "environments of numbers": entry([3], "environments_seen"),
     "candidates without names": entry([{"validation": 1}], "candidates"),
-    "versions without canet": entry({}, "versions"),
-    "diagnosis is a number": entry(3, "diagnosis"),
     # Calibration
-    "temperature is NaN": entry(NAN, "calibration", "temperature"),
     "temperature is zero": entry(0.0, "calibration", "temperature"),
     "bias of another length": entry([1.0], "calibration", "bias"),
     "bias is NaN": entry([NAN, NAN, NAN], "calibration", "bias"),
     "rarer class of three": entry(7, "calibration", "positive"),
-    "threshold is text": entry("high", "calibration", "threshold"),
     # The encoding
-    "encoding is text": entry("one-hot", "encoding"),
-    "encoding without columns": entry([], "encoding", "columns"),
     "encoding of an unknown kind": entry("sound", *COLUMN, "kind"),
     "encoding with deviation 0": entry(0.0, *COLUMN, "std"),
     "encoding with mean NaN": entry(NAN, *COLUMN, "mean"),
@@ -204,7 +138,6 @@ LIES: dict[str, Lie] = {
     "classes that are not Unicode": entry(["ant", "bee", "\ud800"], "classes"),
     "encoding with repeated columns": entry("b", *COLUMN, "name"),
     "category without values": entry("category", *COLUMN, "kind"),
-    "role is a number": entry(3, "encoding", "roles", "label"),
     "role is a missing column": entry("moon", "encoding", "roles", "id"),
     "layout is unknown": entry("round", "encoding", "layout"),
     "category that is not Unicode": both(

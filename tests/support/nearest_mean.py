@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from canet.data.task import ShiftTask
-from canet.methods import Settings
-from canet.models import Fitted, Learner, Options
+from canet.models import Fitted, Learner
 from canet.nn.model import Prediction
 from canet.training.prepared import PreparedGraph
 from canet.util.colour import Colour
@@ -51,13 +49,3 @@ class NearestMean(Learner):
         x, y = task.data.x[task.train], task.data.y[task.train]
         means = [x[y == c].mean(dim=0) for c in range(task.num_classes)]
         return FittedMeans(torch.stack(means), 2.0)
-
-
-@dataclass(frozen=True)
-class MeanRecipe:
-    """An entry of a preset."""
-
-    name = "nearest mean"
-
-    def learner(self, shared: Settings, options: Options | None = None, **_: Any) -> Learner:
-        return NearestMean(shared, options)

@@ -53,7 +53,7 @@ def _canet(**options: object) -> Callable[..., GraphModel]:
             hidden=HIDDEN,
             num_layers=num_layers,
             dropout=dropout,
-            **options,  # type: ignore[arg-type]
+            **options,
         )
 
     return make

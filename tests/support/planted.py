@@ -43,7 +43,6 @@ class PlantedModel(Fitted):
         self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
     ) -> Prediction:
         x, edges = (graph.user_graph.x if x is None else x).to_dense(), graph.user_graph.edge_index
-        assert edges is not None
         logits = torch.from_numpy(self.rule(x.double().numpy(), edges.numpy()))
         logits = logits if nodes is None else logits[nodes]
         found = [] if self.posteriors is None else self.posteriors(x)

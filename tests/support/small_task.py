@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,6 +46,22 @@ def small_task(**changes: Any) -> ShiftTask:
         in_distribution=nodes < INSIDE,
         shift="none",
     )
+
+
+def with_columns(task: ShiftTask, **columns: torch.Tensor) -> ShiftTask:
+    """The task with other columns of its nodes."""
+    return replace(task, data=GraphData(**task.data.to_dict() | columns), checked=True)
+
+
+def with_garbage(task: ShiftTask, nodes: torch.Tensor, unknown: torch.Tensor) -> ShiftTask:
+    """Replace features and edges of some nodes, and the labels of these and of `unknown` nodes."""
+    x, y, edges = (task.data[name].clone() for name in ("x", "y", "edge_index"))
+    x[nodes] = torch.randn(len(nodes), x.shape[1]) * 100
+    for changed in (nodes, unknown):
+        y[changed] = y[changed].flip(0)
+    inside = torch.isin(edges, nodes).all(dim=0)
+    others = nodes[torch.randint(len(nodes), (2, 333))]
+    return with_columns(task, x=x, y=y, edge_index=torch.cat([edges[:, ~inside], others], dim=1))
 
 
 @pytest.fixture

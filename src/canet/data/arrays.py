@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -47,15 +49,18 @@ def as_array(values: object, name: str) -> np.ndarray:
     return array
 
 
-def check_length(
+def as_column(
     values: Tensor | np.ndarray, name: str, count: int, entry: str, of: str = "nodes"
-) -> None:
-    """Reject values that are not one `entry` for each of the `count` nodes or edges."""
+) -> Any:
+    """Return values $[n]$ or $[n, 1]$ as $[n]$, one `entry` for each of the n nodes or edges."""
+    if values.shape == (count, 1):
+        return values[:, 0]
     if values.shape != (count,):
         raise InputError(
             f"{name} has shape {list(values.shape)}, but the graph has {count:,} {of}: pass one "
             f"{entry}"
         )
+    return values
 
 
 def dtype_name(array: np.ndarray) -> str:

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from canet.data.arrays import as_array, as_tensor, check_length, dtype_name
+from canet.data.arrays import as_array, as_column, as_tensor, dtype_name
 from canet.data.labels import check_labels
 from canet.data.metrics import METRICS
 from canet.errors import InputError, check_name, first_line, listed
@@ -119,11 +119,8 @@ def check_edges(edge_index: object, num_nodes: int) -> Tensor:
 
 def check_edge_weights(edge_weight: object, num_edges: int) -> Tensor:
     """Return finite weights ≥ 0 as float32 $[E]$."""
-    weights = as_tensor(edge_weight, "edge_weight")
-    if weights.shape == (num_edges, 1):
-        weights = weights[:, 0]
-    check_length(weights, "edge_weight", num_edges, "weight per edge", "edges")
-    weights = weights.float()
+    stored = as_tensor(edge_weight, "edge_weight")
+    weights = as_column(stored, "edge_weight", num_edges, "weight per edge", "edges").float()
     wrong = ~(weights.isfinite() & (weights >= 0))
     if wrong.any():
         row = int(wrong.nonzero()[0])
@@ -135,8 +132,8 @@ def check_edge_weights(edge_weight: object, num_edges: int) -> Tensor:
 
 def check_sample_weights(sample_weight: object, num_nodes: int, train: Tensor) -> Tensor:
     """Return weights $[N]$ as float32, scaled to mean 1 on the training nodes."""
-    weights = as_tensor(sample_weight, "sample_weight").double()
-    check_length(weights, "sample_weight", num_nodes, "weight per node")
+    stored = as_tensor(sample_weight, "sample_weight")
+    weights = as_column(stored, "sample_weight", num_nodes, "weight per node").double()
     used = weights[train]
     if not (used.isfinite() & (used >= 0)).all() or not (used > 0).any():
         raise InputError(
@@ -262,9 +259,7 @@ def check_batch(batch: object, num_nodes: int) -> Tensor:
 
 def check_times(times: object, num_nodes: int) -> np.ndarray:
     """Return finite times as float64 $[N]$; dates become seconds since 1970."""
-    values = as_array(times, "time")
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
+    values = as_column(as_array(times, "time"), "time", num_nodes, "time per node")
     if values.dtype.kind == "M":
         microseconds = values.astype("datetime64[us]").astype(np.int64)
         values = np.where(np.isnat(values), np.nan, microseconds / 1e6)
@@ -274,7 +269,6 @@ def check_times(times: object, num_nodes: int) -> np.ndarray:
             "numpy.array(time, dtype='datetime64[s]')"
         )
     values = values.astype(np.float64)
-    check_length(values, "time", num_nodes, "time per node")
     missing = int((~np.isfinite(values)).sum())
     if missing:
         raise InputError(f"time is missing for {missing:,} nodes: every node needs a time")

@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -26,7 +25,7 @@ NUM_SUMS = 8
 MAX_ROUNDING_ERROR = 1e-4
 """Largest difference of the sums of equal features, relative to the norm of the features."""
 
-Part = Literal["graph", "labels", "splits", "features"]
+PARTS = ("graph", "labels", "splits", "features")
 """The compared parts, in this order."""
 
 
@@ -51,10 +50,9 @@ class DataDigest:
         """A copy for which every difference of the features counts, also in their last bits."""
         return replace(self, feature_sums=(*self.feature_sums[:-1], 0.0))
 
-    def differs_in(self, other: DataDigest) -> Part | Literal["last bits"] | None:
+    def differs_in(self, other: DataDigest) -> str | None:
         """Return the first different part; `last bits` if features differ only by rounding."""
-        parts: tuple[Part, ...] = get_args(Part)
-        part = next((p for p in parts if getattr(self, p) != getattr(other, p)), None)
+        part = next((p for p in PARTS if getattr(self, p) != getattr(other, p)), None)
         if part != "features":
             return part
         pairs = zip(self.feature_sums, other.feature_sums, strict=True)

@@ -26,7 +26,10 @@ from canet.errors import InputError, warn_user
 from canet.util.sparse import Csr, from_scipy, unique_edges
 
 MAX_NONZERO_SHARE = 0.1
-"""Dense features with at most this share of nonzero entries are converted to sparse ones."""
+"""Dense features with at most this share of nonzero entries are converted to sparse ones.
+
+Sparse products are then at least twice as fast, and a saved model is smaller.
+"""
 NAMES_AT_ONCE = 2**18
 NUM_CHECKED_EDGES = 1_000
 """Edges of a graph store whose reverse edges are looked up."""
@@ -111,7 +114,9 @@ def read_user_graph(
         if undirected:
             _check_both_ways(data.csr, data.store.path)
         return UserGraph(data.x, csr=data.csr, node_id=data.node_id)
-    x = sparse_if_faster(check_features(data.get("x"), without))
+    x = check_features(data.get("x"), without)
+    if x.layout == torch.strided and np.count_nonzero(x) <= MAX_NONZERO_SHARE * x.numel():
+        x = from_scipy(csr_matrix(x.numpy()))
     n = x.shape[0]
     if data.get("edge_index") is None and data.get("adj_t") is not None:
         raise InputError(
@@ -163,16 +168,6 @@ def match_classes(y: object, num_nodes: int, classes: np.ndarray) -> Tensor:
             f"y contains {now}, but in training it contained {before}: convert it to the same type"
         )
     return labels.codes_in(np.append(classes, np.setdiff1d(labels.names, classes)))
-
-
-def sparse_if_faster(x: Tensor) -> Tensor:
-    """Return features $[N, D]$ as sparse CSR if few entries are nonzero, else unchanged.
-
-    Sparse products are then at least twice as fast, and a saved model is smaller.
-    """
-    if x.layout == torch.sparse_csr or np.count_nonzero(x) > MAX_NONZERO_SHARE * x.numel():
-        return x
-    return from_scipy(csr_matrix(x.numpy()))
 
 
 def warn_one_way(edge_index: Tensor) -> None:

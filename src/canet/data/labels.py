@@ -10,7 +10,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from canet.data.arrays import as_array, check_length, dtype_name
+from canet.data.arrays import as_array, as_column, dtype_name
 from canet.errors import InputError, first_line, listed
 
 RARE = 0.2
@@ -78,10 +78,8 @@ def check_labels(y: object, num_nodes: int, name: str = "y") -> Labels:
 def check_values(y: object, num_nodes: int, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return labels $[N]$ and a mask $[N]$ of the known ones; other values have no meaning."""
     values = as_array(y, name)
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
     hint = f"; convert one-hot rows with {name}.argmax(1)" if values.ndim == 2 else ""
-    check_length(values, name, num_nodes, f"label per node, -1 if it is unknown{hint}")
+    values = as_column(values, name, num_nodes, f"label per node, -1 if it is unknown{hint}")
     known = np.ones(num_nodes, dtype=bool)
     if values.dtype == object:
         values, known = _convert_objects(values, name)

@@ -246,6 +246,14 @@ def sample_nodes(nodes: Tensor, count: int) -> Tensor:
     return nodes[order[:count]]
 
 
+def split_50_25_25(nodes: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Split node ids $[n]$ at random into train (50 %), valid (25 %) and test (the rest)."""
+    shuffled = nodes[torch.randperm(nodes.numel(), generator=generator)]
+    half, quarter = nodes.numel() // 2, nodes.numel() // 4
+    train, valid, test = shuffled.tensor_split([half, half + quarter])
+    return train.sort().values, valid.sort().values, test.sort().values
+
+
 def checked_data(data: GraphObject) -> GraphObject:
     """Return a copy with validated `x`, `edge_index`, `y` (class ids) and optional columns."""
     x = check_features(data.x)

@@ -47,24 +47,20 @@ def test_structural_features_need_the_steps_from_either_file(absent: str, small_
     assert task.data.x.shape == (441, 128)
     assert task.data.environment.equal(STEP - 1)
     assert task.features == "structural"
-
-
-def test_missing_time_steps_are_an_error_that_names_the_file(small_root: Path) -> None:
-    (small_root / "elliptic" / "raw" / "elliptic_txs_features.csv").unlink()
-    (small_root / "elliptic" / "time_steps.csv").unlink()
+    for name in ("raw/elliptic_txs_features.csv", "time_steps.csv"):
+        (small_root / "elliptic" / name).unlink(missing_ok=True)
     with pytest.raises(CanetError, match=r"'elliptic/time_steps\.csv'"):
         load_task("elliptic", small_root, features="structural")
 
 
-def test_edge_to_an_unlisted_transaction_is_rejected(small_root: Path) -> None:
-    path = small_root / "elliptic" / "raw" / "elliptic_txs_edgelist.csv"
+def test_unlisted_transactions_and_other_columns_are_rejected(small_root: Path) -> None:
+    raw = small_root / "elliptic" / "raw"
+    path = raw / "elliptic_txs_edgelist.csv"
     path.write_text(path.read_text() + "7000000,5\n")
     with pytest.raises(CanetError, match=r"elliptic_txs_edgelist\.csv"):
         load_task("elliptic", small_root)
-
-
-def test_features_file_with_other_columns_is_rejected(small_root: Path) -> None:
-    path = small_root / "elliptic" / "raw" / "elliptic_txs_features.csv"
+    path.write_text(path.read_text().removesuffix("7000000,5\n"))
+    path = raw / "elliptic_txs_features.csv"
     path.write_text("".join(f"{line},0\n" for line in path.read_text().splitlines()))
     with pytest.raises(CanetError, match=r"168 columns.* 167"):
         load_task("elliptic", small_root)

@@ -6,19 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch_geometric.data import Data
 from torch_geometric.io import read_planetoid_data
 
 from canet.data import DATASETS
 from canet.data.benchmarks.dataset import Request
 from canet.data.benchmarks.planetoid import Planetoid, load_pickle
-from canet.data.benchmarks.spurious import BaseGraph
 from canet.errors import CanetError
 from canet.util.files import sha256
 
 NAMES = ["cora", "citeseer", "pubmed"]
 
 
-def read_planetoid(name: str, data_root: Path) -> BaseGraph:
+def read_planetoid(name: str, data_root: Path) -> Data:
     dataset = DATASETS[name]
     assert isinstance(dataset, Planetoid)
     return dataset.read(Request(data_root, 0, "paper", None, False, "shared"))

@@ -30,11 +30,6 @@ def test_columns_are_ranks_of_the_measures() -> None:
     assert x[:, 5].argmin() == 5
 
 
-def test_equal_roles_have_equal_ranks() -> None:
-    x = role_ranks(EDGES, 6)
-    assert x[0].equal(x[1])
-
-
 def test_ranks_do_not_depend_on_the_order_of_the_nodes() -> None:
     graph = nx.gnm_random_graph(60, 150, seed=0)
     pairs = torch.tensor(list(graph.edges))

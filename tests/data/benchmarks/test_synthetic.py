@@ -1,7 +1,6 @@
 import builtins
 import io
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,6 @@ from canet.training import Trainer
 @pytest.fixture(scope="module")
 def task() -> ShiftTask:
     return load_task("synthetic")
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def test_seed_and_protocol_determine_the_task(task: ShiftTask) -> None:
@@ -45,16 +36,11 @@ def test_six_domains_of_1500_users_in_five_groups(task: ShiftTask) -> None:
     assert task.data.y[:1500].bincount().min() > 200
 
 
-def test_features_are_sparse_bags_of_words(task: ShiftTask) -> None:
+def test_features_are_bags_of_words_and_friendships_have_both_directions(task: ShiftTask) -> None:
     assert task.data.x.layout == torch.sparse_csr
     words = task.data.x.to_dense()[:1500, :NUM_WORDS]
     assert (words > 0).float().mean() < 0.04
     torch.testing.assert_close(words.sum(dim=1), torch.ones(1500))
-
-
-def test_friendships_have_both_directions_without_self_loops_or_duplicates(
-    task: ShiftTask,
-) -> None:
     edges = set(map(tuple, task.data.edge_index.T.tolist()))
     assert len(edges) == task.data.edge_index.shape[1]
     assert all((b, a) in edges and a != b for a, b in edges)
@@ -72,7 +58,6 @@ def test_no_file_is_read_or_written_and_no_network_used(monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
 def test_gcn_without_the_spurious_columns_scores_84_to_92_on_unseen_nodes() -> None:
     task = load_task("synthetic", protocol="disjoint", features=WITHOUT_SPURIOUS)
     assert task.num_features == NUM_WORDS

@@ -114,6 +114,9 @@ def test_a_graph_without_labels_or_features_can_be_inspected(tmp_path: Path) -> 
     assert found.unlabelled is None
     assert found.edges.components == 2
     assert any("no feature" in line for line in found.warnings)
+    np.savez(tmp_path / "graph.npz", x=np.zeros((0, 3)), edge_index=np.zeros((2, 0)))
+    with pytest.raises(InputError, match=r"graph.npz"):  # without nodes
+        inspect_graph(tmp_path / "graph.npz")
 
 
 def test_lines_and_tables_agree_with_the_json(tmp_path: Path) -> None:
@@ -142,12 +145,6 @@ def test_long_tables_are_shortened_in_the_terminal_but_not_in_the_json(tmp_path:
     assert len(found.to_json()["columns"]) == 30
 
 
-def test_a_graph_without_nodes_is_rejected(tmp_path: Path) -> None:
-    np.savez(tmp_path / "graph.npz", x=np.zeros((0, 3)), edge_index=np.zeros((2, 0)))
-    with pytest.raises(InputError, match=r"graph.npz"):
-        inspect_graph(tmp_path / "graph.npz")
-
-
 def test_statistics_of_a_small_graph_are_correct() -> None:
     edges = np.array([[0, 1, 1, 2, 2, 3], [1, 0, 2, 3, 3, 3]])
     found = edge_statistics(edges, 6)
@@ -155,9 +152,6 @@ def test_statistics_of_a_small_graph_are_correct() -> None:
     assert found.reverse_share == pytest.approx(2 / 4)
     assert (found.components, found.largest_component, found.isolated) == (3, 4, 2)
     assert (found.degree_median, found.degree_max) == (1, 2)
-
-
-def test_a_graph_without_edges_has_no_share_of_reverse_edges() -> None:
     found = edge_statistics(np.empty((2, 0), dtype=np.int64), 3)
     assert found.reverse_share is None
     assert (found.components, found.isolated, found.degree_max) == (3, 3, 0)

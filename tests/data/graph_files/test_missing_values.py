@@ -50,17 +50,8 @@ def test_formatted_numbers_and_words_for_empty_cells_are_read(tmp_path: Path) ->
     assert income.mean == pytest.approx((51371 + 1048576 - 7) / 3)
     assert rate.mean == pytest.approx((4.5 + 10) / 2)
     assert (old.kind, old.fill, old.marks_empty) == ("indicator", 0.5, True)
-
-
-def test_one_value_and_empty_cells_give_a_mark(tmp_path: Path) -> None:
-    graph = read_graph(write_folder(tmp_path, "a,b\n5,1\n,2\n5,3\n", EDGES))
+    graph = read_graph(write_folder(tmp_path, "a,b\n5,1\n,2\n5,3\n", EDGES))  # one value
     assert graph.x[:, :2].tolist() == [[0, 0], [0, 1], [0, 0]]
-
-
-def test_fills_ignore_test_nodes(tmp_path: Path) -> None:
-    text = "a,split\n1,train\n3,train\n,train\n1000,test\n"
-    graph = read_graph(write_folder(tmp_path, text, EDGES))
-    assert graph.encoding.columns[0].fill == 2
 
 
 def test_a_later_graph_is_filled_with_the_number_of_training(tmp_path: Path) -> None:
@@ -83,21 +74,13 @@ def test_columns_can_be_left_out_of_this_and_later_graphs(tmp_path: Path) -> Non
         read_graph(folder, without="vuocher")
 
 
-def test_counts_keep_their_zeros(tmp_path: Path) -> None:
-    count = np.zeros(40)
-    count[[3, 7]] = 2, 5
-    text = "a,b\n" + "".join(f"{v:g},{i}\n" for i, v in enumerate(count))
-    graph = read_graph(write_folder(tmp_path, text, EDGES))
-    assert graph.encoding.columns[0].kind == "count"
-    assert graph.x[:, 0].numpy() == pytest.approx(count / count.std(), rel=1e-6)
-
-
-def test_many_columns_of_counts_stay_sparse(tmp_path: Path) -> None:
+def test_counts_keep_their_zeros_and_many_columns_stay_sparse(tmp_path: Path) -> None:
     counts = np.zeros((50, 300), dtype=int)
     counts[0], counts[np.arange(300) % 49 + 1, np.arange(300)] = 3, 2
     text = ",".join(f"w{i}" for i in range(300)) + "\n"
     text += "".join(",".join(map(str, row)) + "\n" for row in counts.tolist())
     graph = read_graph(write_folder(tmp_path, text, EDGES))
+    assert {column.kind for column in graph.encoding.columns} == {"count"}
     assert graph.x.layout == torch.sparse_csr
     expected = counts / counts.std(axis=0)
     assert graph.x.to_dense().numpy() == pytest.approx(expected, rel=1e-6)

@@ -8,9 +8,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
+from torch_geometric.data import HeteroData
 
 import canet
-from canet.data.graph_files import read_graph
+from canet.data.graph_files import ReadOptions, read_columns, read_graph
 from canet.errors import InputError
 from tests.support.frames import frames
 
@@ -77,7 +78,15 @@ def test_names_of_networkx_nodes_may_be_any_object() -> None:
 @pytest.mark.parametrize("source", [frames()[0], 3, [1, 2], {"x": 1}, np.eye(3), None])
 def test_other_objects_are_rejected_with_the_right_call(source: Any) -> None:
     with pytest.raises(InputError, match=r"two tables \(nodes, edges\), a networkx graph"):
-        canet.NodeClassifier("erm").fit(source)
+        read_graph(source)
+
+
+def test_a_series_and_hetero_data_are_rejected_with_a_recipe() -> None:
+    nodes, _ = frames()
+    with pytest.raises(InputError, match="edges is a Series"):
+        read_graph(nodes, nodes.label)
+    with pytest.raises(InputError, match="one table with a column for the type"):
+        canet.NodeClassifier("erm").fit(HeteroData())
 
 
 def test_arguments_of_tables_are_rejected_for_arrays() -> None:
@@ -100,12 +109,6 @@ def test_columns_of_edges_may_have_any_name() -> None:
     assert len(model.predict((nodes, renamed))) == 40  # the names are those of training
     with pytest.raises(InputError, match="no columns 'source', 'target'"):
         read_graph(nodes, renamed)
-
-
-def test_a_series_is_not_a_table_of_edges() -> None:
-    nodes, _ = frames()
-    with pytest.raises(InputError, match="edges is a Series"):
-        canet.NodeClassifier("erm").fit(nodes, nodes.label)
 
 
 def test_dates_and_formatted_numbers_in_text_are_parsed_but_digits_stay_text() -> None:
@@ -140,8 +143,6 @@ def test_a_later_table_without_the_id_column_is_rejected() -> None:
 
 
 def test_statistics_ignore_rows_that_are_held_out() -> None:
-    from canet.data.graph_files import ReadOptions, read_columns
-
     nodes, edges = frames()
     options = ReadOptions(held_out=np.arange(10))
     encoding = read_columns((nodes, edges), options).encoding
@@ -181,17 +182,9 @@ def test_choices_of_columns_survive_saving_and_apply_to_files(tmp_path: Any) -> 
     assert np.allclose(again.predict_proba(folder, nodes=["n3"]), expected[3:4], atol=1e-6)
 
 
-def test_hetero_data_is_rejected_with_a_recipe() -> None:
-    from torch_geometric.data import HeteroData
-
-    with pytest.raises(InputError, match="one table with a column for the type"):
-        canet.NodeClassifier("erm").fit(HeteroData())
-
-
 def test_a_message_about_columns_names_the_fix() -> None:
-    pandas = pytest.importorskip("pandas")
-    nodes = pandas.DataFrame({"id": range(4), "a": [1, "x", 2.5, "y"], "kind": list("abab")})
-    edges = pandas.DataFrame({"u": [0, 1], "v": [1, 2]})
+    nodes = pd.DataFrame({"id": range(4), "a": [1, "x", 2.5, "y"], "kind": list("abab")})
+    edges = pd.DataFrame({"u": [0, 1], "v": [1, 2]})
     named = edges.rename(columns={"u": "source", "v": "target"})
     plain = nodes.assign(a=[1.0, 2.0, 3.0, 5.0])
     encoding = canet.read_graph(plain, named, label="kind").encoding

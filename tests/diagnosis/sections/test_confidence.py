@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from scipy.special import softmax
 
 from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.sections.confidence import (
@@ -47,7 +46,6 @@ def test_a_new_graph_with_labels_is_compared() -> None:
     model = planted(sign_of(3), data)
     found = compute(make_context(model, new))
     assert found.valid.accuracy.value == 1
-    assert found.new is not None
     assert found.new.nodes == 200
     assert found.temperature < 0.2  # always correct, so it is underconfident
     assert found.new.scaled_error < found.new.error
@@ -60,7 +58,6 @@ def test_novel_nodes_are_found() -> None:
     data = random_graph(n=300)
     model = planted(sign_of(3), data)
     usual = compute(make_context(model, random_graph(n=200, seed=1))).novelty
-    assert usual is not None
     assert usual.auroc.value == pytest.approx(0.5, abs=0.3)
     assert usual.error_auroc is None  # as there is none
     spread = torch.randn(300, 8, generator=torch.Generator().manual_seed(0)).double()
@@ -69,7 +66,6 @@ def test_novel_nodes_are_found() -> None:
     context = make_context(model, random_graph(n=300, seed=1))
     context.graphs["new"] = replace(context.graphs["new"], embedding=spread.numpy())
     far = compute(context).novelty
-    assert far is not None
     assert far.auroc.value > 0.95
     assert far.novel.value > 0.9
 
@@ -98,12 +94,3 @@ def test_the_calibration_error_is_that_of_a_loop_over_bins() -> None:
     bins = reliability_bins(confidence, right)
     assert calibration_error(bins) == pytest.approx(slow)
     assert sum(b.num_nodes for b in bins) == 203
-
-
-def test_a_calibrated_model_has_a_small_error() -> None:
-    logits, y = labelled(20000)
-    right = logits.argmax(axis=1) == y
-    assert calibration_error(reliability_bins(softmax(logits, axis=1).max(axis=1), right)) < 0.015
-    assert (
-        calibration_error(reliability_bins(softmax(3 * logits, axis=1).max(axis=1), right)) > 0.08
-    )

@@ -28,9 +28,7 @@ def test_only_the_used_block_changes_predictions() -> None:
     assert 0.4 < third.changed.value < 0.6
     assert [effect.changed.value for effect in others] == [0, 0]
     assert found.all_features.changed == third.changed
-    assert found.score is not None
     assert found.score.value == 1
-    assert third.lost is not None
     assert third.lost.value == pytest.approx(third.changed.value)
     assert found.edges.changed.value == 0
 
@@ -77,7 +75,6 @@ def test_only_validation_nodes_of_the_training_graph_count(metric: str) -> None:
     assert found().nodes == 29
     data.y[30:45] = 1 - data.y[30:45]
     other = found().score
-    assert other is not None
     assert other.value < 0.9
 
 

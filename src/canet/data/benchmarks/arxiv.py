@@ -5,8 +5,6 @@ Reads the raw CSV layout of ogbn-arxiv. An edge goes from the citing paper to th
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import torch
 from numpy.typing import DTypeLike
@@ -14,9 +12,8 @@ from torch_geometric.data import Data
 
 from canet.data.benchmarks.dataset import Dataset, RawFile, Request, Statistics
 from canet.data.benchmarks.files import RawFiles, obtain
-from canet.data.benchmarks.processed import Arrays, processed
-from canet.data.benchmarks.structural import READER_VERSION, read_arrays
-from canet.data.benchmarks.tables import read_table
+from canet.data.benchmarks.processed import Arrays, read_table
+from canet.data.benchmarks.structural import read_arrays
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
 
@@ -80,10 +77,6 @@ class Arxiv(Dataset):
         arrays = read_arrays(
             self.name, request, raw, _parse, lambda graph: graph["year"] < FIRST_OOD_YEAR
         )
-        return self.make_task(arrays, request)
-
-    def make_task(self, arrays: Arrays, request: Request) -> ShiftTask:
-        """Return the task of a parsed graph with features `x`."""
         year = torch.from_numpy(arrays["year"])
         period = torch.bucketize(year, torch.tensor(list(PERIODS.values())))
         in_distribution = year < FIRST_OOD_YEAR
@@ -104,11 +97,6 @@ class Arxiv(Dataset):
     def files_for(self, features: str | None) -> tuple[RawFile, ...]:
         """Return the files that are read; structural features need no features file."""
         return tuple(f for f in self.files if features is None or "node-feat" not in f.path)
-
-    def read_graph(self, data_root: Path | None) -> Arrays:
-        """Return the parsed graph without features, which needs no features file."""
-        raw = obtain(self.files_for("structural"), data_root)
-        return processed("arxiv-graph", f"{READER_VERSION} {raw.digest}", lambda: _parse(raw))
 
 
 def _parse(raw: RawFiles) -> Arrays:

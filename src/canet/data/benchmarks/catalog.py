@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import UserDict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -67,8 +67,8 @@ class TaskDescription:
     spurious: int
     protocols: tuple[str, ...]
     features: tuple[str, ...]
-    splits: dict[str, int] = field(default_factory=dict)
-    files: list[FileStatus] = field(default_factory=list)
+    splits: dict[str, int]
+    files: list[FileStatus]
 
 
 def get_dataset(name: str) -> Dataset:
@@ -134,8 +134,7 @@ def load_task(
 
 def file_status(name: str, data_root: str | Path | None = None) -> list[FileStatus]:
     """Return whether each file of a task is present, missing or changed, without downloading."""
-    root = Path(data_root) if data_root else None
-    return [status(file, root) for file in get_dataset(name).files]
+    return [status(file, data_root) for file in get_dataset(name).files]
 
 
 def describe(name: str, data_root: str | Path | None = None) -> TaskDescription:
@@ -150,17 +149,8 @@ def describe(name: str, data_root: str | Path | None = None) -> TaskDescription:
         statistics = dataset.count(task, Path(data_root) if data_root else None)
         splits = {split: nodes.numel() for split, nodes in task.splits().items()}
     assert statistics is not None  # a task that needs no files is always counted
-    return TaskDescription(
-        name=name,
-        description=dataset.description,
-        shift=dataset.shift,
-        metric=dataset.metric,
-        state=state,
-        statistics=statistics,
-        domains=dataset.domains,
-        spurious=dataset.spurious,
-        protocols=dataset.protocols,
-        features=dataset.features,
-        splits=splits,
-        files=files,
-    )
+    counted = {"state": state, "statistics": statistics, "splits": splits, "files": files}
+    facts: dict[str, Any] = {
+        f.name: getattr(dataset, f.name, None) for f in fields(TaskDescription)
+    }
+    return TaskDescription(**facts | counted)

@@ -104,7 +104,7 @@ class Dataset:
         """Build a task with a random split of the in-distribution nodes $[n]$."""
         import torch
 
-        from canet.data.splits import split_50_25_25
+        from canet.data.task import split_50_25_25
 
         generator = torch.Generator().manual_seed(request.data_seed)
         return self.task_from_splits(request, split_50_25_25(nodes, generator), **parts)

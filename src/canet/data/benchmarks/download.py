@@ -64,16 +64,11 @@ def _fetch(url: str, files: Sequence[RawFile], scratch: Path) -> None:
         for file in files:
             names = [f"file.unzip/{member}" for member in file.members] if packed else ["file"]
             found = next((p for name in names if (p := scratch / name).is_file()), None)
-            if found is None:
+            if found is None or file.sha256 not in (None, sha256(found)):
+                problem = "missing file" if found is None else "checksum mismatch"
                 raise CanetError(
-                    f"the archive {url} does not contain '{file.members[0]}': put the file "
-                    f"'{file.path}' into the folder --data-root (CANET_DATA_ROOT)"
-                )
-            if file.sha256 not in (None, sha256(found)):
-                raise CanetError(
-                    f"checksum mismatch: the download from {url} is not the published file; try "
-                    f"again, or put the file '{file.path}' into the folder --data-root "
-                    "(CANET_DATA_ROOT)"
+                    f"{problem}: the download from {url} is not the published one; try again, or "
+                    f"put the file '{file.path}' into the folder --data-root (CANET_DATA_ROOT)"
                 )
             target = cache_dir() / file.path
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -16,9 +16,8 @@ from torch_geometric.data import Data
 
 from canet.data.benchmarks.dataset import Dataset, RawFile, Request, Statistics
 from canet.data.benchmarks.files import RawFiles, find, obtain
-from canet.data.benchmarks.processed import Arrays
+from canet.data.benchmarks.processed import Arrays, read_table
 from canet.data.benchmarks.structural import read_arrays
-from canet.data.benchmarks.tables import read_table
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
 

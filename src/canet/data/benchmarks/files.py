@@ -34,7 +34,7 @@ class FileStatus:
     location: Path | None
 
 
-def search_roots(data_root: Path | None) -> list[Path]:
+def search_roots(data_root: str | Path | None) -> list[Path]:
     """Return the folders to search: `data_root` or `CANET_DATA_ROOT`, then the cache."""
     given = data_root or os.environ.get("CANET_DATA_ROOT")
     if not given:
@@ -47,13 +47,13 @@ def search_roots(data_root: Path | None) -> list[Path]:
     return [root, cache_dir()]
 
 
-def find(file: RawFile, data_root: Path | None) -> Path | None:
+def find(file: RawFile, data_root: str | Path | None) -> Path | None:
     """Return the location of a file; None if it is missing."""
     candidates = [root / file.path for root in search_roots(data_root)]
     return next((path for path in candidates if path.is_file()), None)
 
 
-def status(file: RawFile, data_root: Path | None) -> FileStatus:
+def status(file: RawFile, data_root: str | Path | None) -> FileStatus:
     """Return the state of a file, without downloading it."""
     path = find(file, data_root)
     if path is None:

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
+from torch_geometric.data import Data
 from torch_geometric.utils import coalesce, remove_self_loops
 
 from canet.data.benchmarks.dataset import RawFile, Request, Statistics
 from canet.data.benchmarks.files import RawFiles, obtain
 from canet.data.benchmarks.processed import Arrays, processed
-from canet.data.benchmarks.spurious import BaseGraph, SpuriousDataset
+from canet.data.benchmarks.spurious import SpuriousDataset
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
 from canet.util.sparse import from_scipy
@@ -81,10 +82,10 @@ class Planetoid(SpuriousDataset):
     without duplicates and self-loops.
     """
 
-    def read(self, request: Request) -> BaseGraph:
+    def read(self, request: Request) -> Data:
         arrays = self._arrays(request.data_root)
         parts = (arrays["values"], arrays["columns"], arrays["rows"])
-        return BaseGraph(
+        return Data(
             x=from_scipy(sp.csr_matrix(parts, shape=tuple(arrays["shape"]))),
             edge_index=torch.from_numpy(arrays["edge_index"]),
             y=torch.from_numpy(arrays["y"]),

@@ -1,13 +1,18 @@
-"""Processed copies of raw files in the cache, which are faster to read."""
+"""Read raw tables of numbers, and keep processed copies in the cache, which are faster to read."""
 
 from __future__ import annotations
 
+import gzip
 import io
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from canet.errors import CanetError
 from canet.util.files import cache_dir, digest_of, sha256, write_bytes
 
 Arrays = dict[str, np.ndarray]
@@ -37,3 +42,19 @@ def processed(name: str, identity: str, build: Callable[[], Arrays]) -> Arrays:
     with suppress(OSError):  # without a writable cache, the arrays are built each time
         write_bytes(folder / f"{name}-{key}-{digest_of(copy)}.npz", copy)
     return built
+
+
+def read_table(path: Path, columns: int, dtype: DTypeLike, header: bool = False) -> np.ndarray:
+    """Return the numbers $[rows, columns]$ of a CSV file, plain or gzipped."""
+    try:
+        table = np.loadtxt(path, dtype=dtype, delimiter=",", skiprows=int(header), ndmin=2)
+    except (ValueError, EOFError, OverflowError, zlib.error, gzip.BadGzipFile) as error:
+        raise CanetError(
+            f"'{path}' cannot be read ({error}): replace it by the published file"
+        ) from error
+    if table.shape[1] != columns:
+        raise CanetError(
+            f"'{path}' has {table.shape[1]} columns instead of {columns}: replace it by the "
+            "published file"
+        )
+    return table

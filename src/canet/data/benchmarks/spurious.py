@@ -21,7 +21,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -42,8 +41,7 @@ from canet.data.benchmarks.dataset import (
     Request,
     Statistics,
 )
-from canet.data.splits import split_50_25_25
-from canet.data.task import ShiftTask
+from canet.data.task import ShiftTask, split_50_25_25
 from canet.errors import CanetError
 from canet.util.sparse import from_scipy, to_scipy
 from canet.util.torch_state import single_precision
@@ -90,14 +88,6 @@ def _gcn_layer(num_inputs: int) -> Callable[[Tensor, Tensor], Tensor]:
     return layer
 
 
-class BaseGraph(NamedTuple):
-    """The graph that the domains copy: base features (sparse CSR $[N, D]$), edges and labels."""
-
-    x: Tensor
-    edge_index: Tensor
-    y: Tensor
-
-
 class SpuriousDataset(Dataset):
     """Base class of the data sets with spurious features: a subclass reads one graph."""
 
@@ -110,8 +100,8 @@ class SpuriousDataset(Dataset):
     domains = NUM_DOMAINS
     spurious = NUM_SPURIOUS
 
-    def read(self, request: Request) -> BaseGraph:
-        """Read the base graph."""
+    def read(self, request: Request) -> Data:
+        """Read the graph that the domains copy: features (sparse CSR), edges and labels."""
         raise NotImplementedError
 
     def load(self, request: Request) -> ShiftTask:
@@ -124,22 +114,21 @@ class SpuriousDataset(Dataset):
         """
         graph = self.read(request)
         if request.generator != "resampled":
-            graph, domain, sets = _copies(graph, request)
+            data, sets = _copies(graph, request)
         elif request.protocol == "disjoint":
-            graph, domain, sets = _regions(graph, request.data_seed)
+            data, sets = _regions(graph, request.data_seed)
         else:
             raise CanetError(
                 "generator 'resampled' requires protocol 'disjoint', because its domains share no "
                 "nodes: use --protocol disjoint"
             )
         train, valid, test_id, *ood = sets
-        x, edge_index, y = graph
         task = self.task_from_splits(
             request,
             (train, valid, test_id),
-            data=Data(x, edge_index, y=y, environment=domain, num_nodes=y.numel()),
+            data=data,
             test_ood=dict(zip(DOMAIN_NAMES[NUM_ID_DOMAINS:], ood, strict=True)),
-            in_distribution=domain < NUM_ID_DOMAINS,
+            in_distribution=data.environment < NUM_ID_DOMAINS,
             environments=DOMAIN_NAMES,
             generator=request.generator,
         )
@@ -154,15 +143,15 @@ class SpuriousDataset(Dataset):
         return Statistics(nodes, edges, whole.classes, whole.features - NUM_SPURIOUS)
 
 
-def _copies(graph: BaseGraph, request: Request) -> tuple[BaseGraph, Tensor, list[Tensor]]:
-    """Return six copies of a graph with spurious columns, and the domain of each node.
+def _copies(graph: Data, request: Request) -> tuple[Data, list[Tensor]]:
+    """Return six copies of a graph with spurious columns; the environment is the domain.
 
     The node sets are train, valid, test_id, and a test set of each shifted domain.
     """
-    x, edge_index, y = graph
+    edge_index, y = graph.edge_index, graph.y
     n, seed = y.numel(), request.data_seed
     spurious = spurious_columns(y, edge_index, seed, request.generator == "redrawn")
-    base = to_scipy(x)
+    base = to_scipy(graph.x)
     offsets = n * torch.arange(NUM_DOMAINS)
     splitter = torch.Generator().manual_seed(seed)
     if request.protocol == "paper":
@@ -172,21 +161,22 @@ def _copies(graph: BaseGraph, request: Request) -> tuple[BaseGraph, Tensor, list
         identities = split_50_25_25(torch.arange(n), splitter)
         splits = [(ids + offsets[:NUM_ID_DOMAINS, None]).flatten() for ids in identities]
         test_nodes = identities[2]
-    copies = BaseGraph(
+    copies = Data(
         from_scipy(sp.vstack([sp.hstack([base, block.numpy()]) for block in spurious])),
         (edge_index[:, None, :] + offsets[None, :, None]).reshape(2, -1),
-        y.repeat(NUM_DOMAINS),
+        y=y.repeat(NUM_DOMAINS),
+        environment=torch.arange(NUM_DOMAINS).repeat_interleave(n),
+        num_nodes=n * NUM_DOMAINS,
     )
-    domain = torch.arange(NUM_DOMAINS).repeat_interleave(n)
-    return copies, domain, splits + [test_nodes + offset for offset in offsets[NUM_ID_DOMAINS:]]
+    return copies, splits + [test_nodes + offset for offset in offsets[NUM_ID_DOMAINS:]]
 
 
-def _regions(graph: BaseGraph, data_seed: int) -> tuple[BaseGraph, Tensor, list[Tensor]]:
+def _regions(graph: Data, data_seed: int) -> tuple[Data, list[Tensor]]:
     """Return six separate regions of a graph with their own label networks; as for `_copies`.
 
     Regions are drawn again until the training nodes contain every class.
     """
-    x, edge_index, y = graph
+    edge_index, y = graph.edge_index, graph.y
     generator = torch.Generator().manual_seed(data_seed)
     random = np.random.default_rng(data_seed)
     while True:
@@ -198,9 +188,10 @@ def _regions(graph: BaseGraph, data_seed: int) -> tuple[BaseGraph, Tensor, list[
     inside = edge_index[:, domain[edge_index[0]] == domain[edge_index[1]]]
     columns = spurious_columns(y, inside, data_seed, redrawn=True)
     spurious = columns[domain, torch.arange(y.numel())]
-    regions = BaseGraph(from_scipy(sp.hstack([to_scipy(x), spurious.numpy()])), inside, y)
+    x = from_scipy(sp.hstack([to_scipy(graph.x), spurious.numpy()]))
+    regions = Data(x, inside, y=y, environment=domain, num_nodes=y.numel())
     ood = [(domain == i).nonzero().flatten() for i in range(NUM_ID_DOMAINS, NUM_DOMAINS)]
-    return regions, domain, [*splits, *ood]
+    return regions, [*splits, *ood]
 
 
 def grow_regions(edge_index: Tensor, num_nodes: int, random: np.random.Generator) -> Tensor:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 import torch
+from torch_geometric.data import Data
 
 from canet.data.benchmarks.dataset import Request
-from canet.data.benchmarks.spurious import BaseGraph, SpuriousDataset
+from canet.data.benchmarks.spurious import SpuriousDataset
 from canet.util.sparse import from_scipy
 
 NUM_USERS = 1500
@@ -32,12 +33,12 @@ class Synthetic(SpuriousDataset):
     description = "embedded random graph, six domains with spurious features; needs no files"
     quick_epochs = 60
 
-    def read(self, request: Request) -> BaseGraph:
+    def read(self, request: Request) -> Data:
         random = np.random.default_rng(request.data_seed)
         group = random.integers(NUM_GROUPS, size=NUM_USERS)
         edge_index = torch.from_numpy(_friendships(group, random))
         x = from_scipy(_bags_of_words(group, random))
-        return BaseGraph(x, edge_index, torch.from_numpy(group))
+        return Data(x, edge_index, y=torch.from_numpy(group))
 
 
 def _friendships(group: np.ndarray, random: np.random.Generator) -> np.ndarray:

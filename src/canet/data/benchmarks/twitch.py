@@ -21,8 +21,7 @@ from torch_geometric.data import Data
 
 from canet.data.benchmarks.dataset import Dataset, RawFile, Request, Statistics
 from canet.data.benchmarks.files import RawFiles, obtain
-from canet.data.benchmarks.processed import Arrays, processed
-from canet.data.benchmarks.tables import read_table
+from canet.data.benchmarks.processed import Arrays, processed, read_table
 from canet.data.task import ShiftTask
 from canet.util.sparse import from_scipy
 

@@ -45,11 +45,8 @@ SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")
 DEFAULT_NAMES = {
     "id": ("id", "node_id"),
     "label": ("y",),
-    "split": ("split",),
-    "environment": ("environment",),
-    "time": ("time",),
-    "sample_weight": ("sample_weight",),
     "weight": ("edge_weight",),
+    **{role: (role,) for role in ("split", "environment", "time", "sample_weight")},
 }
 OTHER_ARRAYS = {
     "edge_index",

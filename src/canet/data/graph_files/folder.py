@@ -73,9 +73,7 @@ class Folder:
         trained = vars(encoding.roles if encoding else Roles())
         defaults = {role: [trained[role] or name] for role, name in vars(DEFAULT_ROLES).items()}
         roles = requested.roles.resolve(nodes.columns, defaults, nodes.path)
-        weight = _weight_column(edges, requested.roles.weight, encoding)
-        ends = _edge_columns(edges, requested.roles, encoding)
-        roles = replace(roles, weight=weight, source=ends[0], target=ends[1])
+        roles = replace(roles, **_edge_roles(edges, requested.roles, encoding))
         check_present(requested.without, nodes.columns, nodes.path)
         unused = {*roles.names(), *requested.without}
         features = [name for name in nodes.columns if name not in unused]
@@ -267,31 +265,19 @@ def _check_ids(ids: pa.Array, path: Path, report_problem: ProblemHandler) -> Non
         )
 
 
-def _edge_columns(
+def _edge_roles(
     edges: NamedTable, requested: Roles, encoding: Encoding | None
-) -> tuple[str, str]:
-    """Return the names of the columns with sources and targets."""
-    if requested.source or requested.target:
-        named = requested.source or EDGE_COLUMNS[0][0], requested.target or EDGE_COLUMNS[0][1]
-        check_present(named, edges.columns, edges.path)
-        return named
-    trained = encoding.roles if encoding else Roles()
-    known = [(trained.source, trained.target)] if trained.source and trained.target else []
-    for pair in [*known, *EDGE_COLUMNS]:
-        source, target = (find_column(name, edges.columns) for name in pair)
-        if source and target:
-            return source, target
+) -> dict[str, str | None]:
+    """Return the names of the columns with sources, targets and weights, as in training."""
+    trained = encoding.roles if encoding else Roles(weight=find_column("weight", edges.columns))
+    source, target = requested.source, requested.target
+    if not (source or target):
+        known = [(trained.source or "", trained.target or ""), *EDGE_COLUMNS]
+        found = ([find_column(name, edges.columns) for name in pair] for pair in known)
+        source, target = next(filter(all, found), (None, None))
+    ends = [source or EDGE_COLUMNS[0][0], target or EDGE_COLUMNS[0][1]]
     fix = "name the two columns with source_column and target_column (--source, --target)"
-    check_present(EDGE_COLUMNS[0], edges.columns, edges.path, fix=fix)  # raises an error
-    return EDGE_COLUMNS[0]
-
-
-def _weight_column(
-    edges: NamedTable, requested: str | None, encoding: Encoding | None
-) -> str | None:
-    """Return the name of the column with edge weights, as in training; None if there is none."""
-    if requested is None and encoding is None:
-        return find_column("weight", edges.columns)
-    name = requested or (encoding.roles.weight if encoding else None)
-    check_present([name] if name else [], edges.columns, edges.path)
-    return name
+    check_present(ends, edges.columns, edges.path, fix=fix)
+    weight = requested.weight or trained.weight
+    check_present([weight] if weight else [], edges.columns, edges.path)
+    return {"source": ends[0], "target": ends[1], "weight": weight}

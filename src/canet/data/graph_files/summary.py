@@ -58,10 +58,6 @@ class ColumnSummary:
     varies: bool = False
     marks_empty: bool = False  # some cells outside the test set are empty, and some are not
 
-    @property
-    def is_numeric(self) -> bool:
-        return self.kind in ("number", "boolean", "date")
-
 
 def summarise(
     table: pa.Table, names: Sequence[str], is_non_test: np.ndarray, fill: str = "mean"
@@ -110,26 +106,28 @@ def _summarise_numbers(
         scaler = StandardScaler().fit(inside)
         std = np.sqrt(scaler.var_)
     low, high = np.fmin.reduce(inside), np.fmax.reduce(inside)
-    is_binary = ((inside == 0) | (inside == 1) | np.isnan(inside)).all(axis=0)
-    known = np.isfinite(inside)
+    known = np.isfinite(inside).sum(axis=0)
     fills = scaler.mean_
     if fill != "mean" and empty.any():
         fills = SimpleImputer(strategy=fill, keep_empty_features=True).fit(inside).statistics_
+    facts = {
+        "empty": empty,
+        "infinite": infinite,
+        "low": low,
+        "high": high,
+        "mean": scaler.mean_,
+        "std": std,
+        "nonzero": np.count_nonzero(inside, axis=0) / len(inside),
+        "fill": np.nan_to_num(fills),
+        "is_binary": ((inside == 0) | (inside == 1) | np.isnan(inside)).all(axis=0),
+        "varies": (low < high) & (std != 0),
+        "marks_empty": (known > 0) & (known < len(inside)),
+    }
     return {
         name: ColumnSummary(
             name,
-            KINDS[table[name].type] if known[:, i].any() else "empty",
-            int(empty[i]),
-            int(infinite[i]),
-            float(low[i]),
-            float(high[i]),
-            float(scaler.mean_[i]),
-            float(std[i]),
-            float(np.count_nonzero(inside[:, i] != 0) / len(inside)),
-            float(np.nan_to_num(fills[i])),
-            bool(is_binary[i]),
-            varies=bool(low[i] < high[i] and std[i] != 0),
-            marks_empty=bool(0 < known[:, i].sum() < len(known)),
+            KINDS[table[name].type] if known[i] else "empty",
+            **{fact: values[i].item() for fact, values in facts.items()},
         )
         for i, name in enumerate(names)
     }
@@ -164,7 +162,7 @@ def check_learnable(
                     f"column out (without=['{name}'] or --without {name})"
                 )
             free_text.append(name)
-        elif column.is_numeric and column.varies and not np.isfinite(column.std):
+        elif column.varies and not np.isfinite(column.std):
             report_problem(
                 f"column '{name}' of '{path}' contains numbers up to {column.high:g}, which are "
                 f"too large to standardise: take logarithms, or leave it out (--without {name})"

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,11 @@ from canet.data.digest import NUM_SUMS, DataDigest
 from canet.data.graph_data import MASKS, GraphData
 from canet.data.graph_files.values import MISSING_CLASS
 from canet.data.graph_store.contents import check_array
-from canet.data.graph_store.index import INDEX, SPARSE, read_index
+from canet.data.graph_store.index import SPARSE, read_index
 from canet.data.labels import Labels
 from canet.errors import CanetError, ChecksumError, InputError, MissingFileError, unknown_name
 from canet.util.files import digest_of
 from canet.util.memory import check_memory
-from canet.util.schema import checksum_mismatch
 from canet.util.sparse import Csr, from_scipy, to_scipy
 
 _checked: set[object] = set()
@@ -189,29 +188,26 @@ class GraphStore:
         `test_mask`.
         """
         self._check_memory()
-        self.check()
+        columns = self.open().to_dict()
+        for name in ("csr", "store", "split"):
+            columns.pop(name, None)
         is_sparse = self.x.layout == torch.sparse_csr
         x = from_scipy(to_scipy(self.x)) if is_sparse else self.x.to(torch.float32, copy=True)
-        data = GraphData(x=x, num_nodes=self.num_nodes)
+        data = GraphData(**columns | {"x": x, "num_nodes": self.num_nodes})
         data.edge_index, weight = self._edges()
         if weight is not None:
             data.edge_weight = weight
-        ids = np.array(self.array("node_id"), dtype=object) if "node_id" in self else None
-        data.node_id = np.arange(self.num_nodes) if ids is None else ids
-        if "labels" in self:
-            data.y = _named(self.array("labels"), self.classes)
-        if "environment" in self:
-            data.environment = _named(self.array("environment"), self.environments)
-        for name in ("time", "sample_weight"):
-            if name in self:
-                data[name] = np.array(self.array(name), dtype=np.float64)
+        kinds = {"node_id": object, "time": np.float64, "sample_weight": np.float64}
+        for name in kinds.keys() & self._arrays.keys():
+            data[name] = np.array(data[name], dtype=kinds[name])
+        for name in ("y", "environment"):
+            if name in data:
+                data[name] = _named(data[name])
         for split in self.splits:
             mask = MASKS.get(split, MASKS["test"])
             if mask not in data:
                 data[mask] = torch.zeros(self.num_nodes, dtype=torch.bool)
             data[mask][self.nodes(split)] = True
-        if self.encoding is not None:
-            data.encoding = self.encoding
         return data
 
     def check(self) -> None:
@@ -224,34 +220,22 @@ class GraphStore:
         key = (self.path.absolute(), self._index.sha256, times)
         if key not in _checked:
             for name in self._arrays:
-                self._check_array(name)
+                check_array(self._index, self.path, name)
             _checked.add(key)
 
     def problems(self) -> list[str]:
-        """Read all files, and return a message for each that differs from its checksum."""
+        """Read all arrays, and return a message for each that differs from its checksum."""
         found: list[str] = []
-        checks: list[Callable[[], None]] = [self._check_index]
-        for check in checks + [partial(self._check_array, name) for name in self._arrays]:
+        for name in self._arrays:
             try:
-                check()
-            except CanetError as error:
+                self._check_file(name)
+                check_array(self._index, self.path, name)
+            except (CanetError, OSError) as error:
                 found.append(str(error))
         return found
 
     def _file(self, name: str) -> Path:
         return self.path / f"{name}.npy"
-
-    def _check_index(self) -> None:
-        if read_index(self.path) != self._index:
-            raise checksum_mismatch(self.path / INDEX)
-
-    def _check_array(self, name: str) -> None:
-        """Read an array, and reject it if it has changed or has a number out of range."""
-        self._check_file(name)
-        try:
-            check_array(self._index, self.path, name)
-        except OSError as error:
-            raise CanetError(f"cannot read '{error.filename}' ({error.strerror})") from error
 
     def _check_file(self, name: str) -> os.stat_result:
         """Reject an array whose file is missing or has another size than in the index."""
@@ -303,11 +287,11 @@ class GraphStore:
         return torch.from_numpy(edges), weight
 
 
-def _named(numbers: np.ndarray, names: Sequence[Any]) -> np.ndarray:
-    """Return the name $[N]$ of each number, as `read_graph` returns classes.
+def _named(labels: Labels) -> np.ndarray:
+    """Return the name $[N]$ of each code, as `read_graph` returns classes.
 
     Unknown is -1 for integers and None for strings.
     """
-    if all(type(name) is int for name in names):
-        return np.array([*names, MISSING_CLASS], dtype=np.int64)[numbers]
-    return np.array([*names, None], dtype=object)[numbers]
+    if labels.names.dtype.kind in "Ub":
+        return np.array([*labels.names.tolist(), None], dtype=object)[labels.codes]
+    return np.array([*labels.names, MISSING_CLASS], dtype=np.int64)[labels.codes]

@@ -18,7 +18,7 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
-from canet.data.arrays import as_array, as_tensor, check_length, dtype_name
+from canet.data.arrays import as_array, as_column, as_tensor, dtype_name
 from canet.data.checks import (
     check_disjoint,
     check_edge_weights,
@@ -187,12 +187,13 @@ class GraphStoreWriter:
         checked = check_features(rows)
         is_sparse = checked.layout == torch.sparse_csr
         dtype = "<f2" if is_half else "<f4"
+        kind = f"{'sparse' if is_sparse else 'dense'} {np.dtype(dtype)}"
         with write_errors(self.path):
             if not self._features:
                 types = {SPARSE[1]: "<i4", SPARSE[2]: "<f4"} if is_sparse else {"features": dtype}
-                self._features = [self._open(name, kind) for name, kind in types.items()]
-                self._num_features = checked.shape[1]
-            self._check_rows(checked, dtype)
+                self._features = [self._open(*file) for file in types.items()]
+                self._num_features, self._kind = checked.shape[1], kind
+            self._check_rows(checked, kind)
             self._num_rows += checked.shape[0]
             if is_sparse:
                 pointers = checked.crow_indices().numpy()
@@ -202,17 +203,11 @@ class GraphStoreWriter:
             else:
                 self._features[0].append(checked.numpy())
 
-    def _check_rows(self, rows: Tensor, dtype: str) -> None:
+    def _check_rows(self, rows: Tensor, kind: str) -> None:
         """Reject rows of another width or kind than the first, and more rows than nodes."""
-        layouts = (rows.layout == torch.sparse_csr, len(self._features) > 1)
-        types = (np.dtype(dtype), self._features[-1].dtype)
-        now, before = (
-            f"{'sparse' if is_sparse else 'dense'} {kind}"
-            for is_sparse, kind in zip(layouts, types, strict=True)
-        )
-        if now != before:
+        if kind != self._kind:
             raise InputError(
-                f"x is {now}, but the rows before were {before}: convert all of them to one kind"
+                f"x is {kind}, but the rows before were {self._kind}: convert all to one kind"
             )
         if rows.shape[1] != self._num_features:
             raise InputError(
@@ -288,8 +283,8 @@ class GraphStoreWriter:
 
     def set_sample_weight(self, sample_weight: Column) -> None:
         """Set the weight $[N]$ of each node in training; NaN if it is not a training node."""
-        weights = as_tensor(sample_weight, "sample_weight").float().numpy()
-        check_length(weights, "sample_weight", self.num_nodes, "entry for each node")
+        stored = as_tensor(sample_weight, "sample_weight").float().numpy()
+        weights = as_column(stored, "sample_weight", self.num_nodes, "entry for each node")
         if (weights < 0).any() or np.isinf(weights).any():
             raise InputError("sample_weight contains an invalid number: pass finite numbers ≥ 0")
         self._save("sample_weight", weights, "<f4")
@@ -297,7 +292,7 @@ class GraphStoreWriter:
     def set_node_id(self, node_id: Column) -> None:
         """Set the name $[N]$ of each node, all different."""
         names = as_array(node_id, "node_id").astype(str)
-        check_length(names, "node_id", self.num_nodes, "entry for each node")
+        names = as_column(names, "node_id", self.num_nodes, "entry for each node")
         repeated = len(names) - pc.count_distinct(pa.array(names)).as_py()
         if repeated:
             raise InputError(
