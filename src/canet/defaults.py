@@ -106,5 +106,4 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 @cache
 def _searched() -> dict[str, Any]:
-    content: dict[str, Any] = read_json(SEARCHED)
-    return content
+    return read_json(SEARCHED)

@@ -15,7 +15,7 @@ from canet.models.portfolio import PRESETS
 from canet.report.score import Score
 from canet.runs.evaluate import evaluate_runs
 from canet.training import trainer
-from canet.util.locks import LOCK
+from tests.support.commands import files_of
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,6 @@ class Shown:
     def row(self, label: str) -> list[str]:
         (line,) = (line for line in self.text.splitlines() if line.startswith(f"│ {label} "))
         return [cell.strip() for cell in line.strip("│").split("│")]
-
-
-def files_of(folder: Path) -> dict[Path, int]:
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != LOCK)
-    return {path: path.stat().st_mtime_ns for path in files}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -63,11 +58,8 @@ def test_demo_shows_both_scores_of_every_model(shown: Shown) -> None:
         assert (image.format, image.size) == ("PNG", (1500, 600))
     summaries = evaluate_runs(shown.folder, "cpu")
     for model in MODELS:
-        scores = [
-            summary["scores"]
-            for summary in summaries
-            if (summary["method"], summary["features"]) == (model.method, model.features)
-        ]
+        wanted = model.method, model.features
+        scores = [s["scores"] for s in summaries if (s["method"], s["features"]) == wanted]
         in_distribution = [s["test_id"]["mean"] for s in scores]
         shifted = [s["test_ood_mean"]["mean"] for s in scores]
         assert shown.row(model.label) == [
@@ -105,5 +97,5 @@ def test_second_demo_reads_the_finished_runs_and_prints_the_same(
     run_demo(shown.folder, "cpu", quiet=False)
     assert capsys.readouterr().out == shown.text
     after = files_of(shown.folder)
-    assert after.pop(shown.folder / "demo.png") > before.pop(shown.folder / "demo.png")
+    assert after.pop("demo.png") > before.pop("demo.png")
     assert after == before

@@ -76,10 +76,7 @@ def test_a_split_of_train_and_test_only_holds_a_part_of_training_back(
     splits = ["test" if number % 3 == 0 else "train" for number in range(len(rows))]
     (tmp_path / "graph").mkdir()
     (tmp_path / "graph" / "edges.csv").write_bytes((place / "january" / "edges.csv").read_bytes())
-    table = [
-        f"{head},split",
-        *(f"{line},{split}" for line, split in zip(lines, splits, strict=True)),
-    ]
+    table = [",".join(row) for row in zip([head, *lines], ["split", *splits], strict=True)]
     (tmp_path / "graph" / "nodes.csv").write_text("\n".join(table))
     command = ("fit", "graph", "--label", "topic", "--undirected", *QUICK, "--out", "model")
     content = call(tmp_path, *command, "--json").content
@@ -96,29 +93,19 @@ def test_predictions_of_another_month_have_a_row_a_node(place: Path, tmp_path: P
     content = call(tmp_path, *command, "--out", "p.csv", "--json").content
     rows = read_csv(tmp_path / "p.csv")
     assert [row["id"] for row in rows] == [f"u{i}" for i in range(70)]
-    assert list(rows[0]) == [
-        "id",
-        "prediction",
-        "probability_blue",
-        "probability_green",
-        "probability_red",
-        "novelty_score",
-    ]
-    assert content["nodes"] == 70
-    assert content["labelled"] == 56
+    probabilities = [f"probability_{name}" for name in ("blue", "green", "red")]
+    assert list(rows[0]) == ["id", "prediction", *probabilities, "novelty_score"]
+    assert (content["nodes"], content["labelled"]) == (70, 56)
     given = read_csv(place / "february" / "nodes.csv")
     hits = [p["prediction"] == g["topic"] for p, g in zip(rows, given, strict=True) if g["topic"]]
     assert content["score"] == pytest.approx(np.mean(hits))
     assert content["score"] > 0.6
-    assert content["baseline"] == pytest.approx(
-        np.mean([g["topic"] == "green" for g in given if g["topic"]])
-    )
+    greens = [row["topic"] == "green" for row in given if row["topic"]]
+    assert content["baseline"] == pytest.approx(np.mean(greens))
     shown = " ".join(call(tmp_path, *command, "--out", "p.csv").out.split())
     assert f"56 labelled nodes: {100 * content['score']:.1f} %, better than always" in shown
     for row in rows:
-        assert sum(
-            float(row[f"probability_{c}"]) for c in ("blue", "green", "red")
-        ) == pytest.approx(1)
+        assert sum(float(row[name]) for name in probabilities) == pytest.approx(1)
 
 
 def test_a_graph_without_labels_is_predicted_without_a_score(place: Path, tmp_path: Path) -> None:
@@ -165,9 +152,7 @@ def test_diagnose_prints_text_a_page_and_json(place: Path, tmp_path: Path) -> No
     assert "<html" in (tmp_path / "page.html").read_text(encoding="utf-8")
     content = call(tmp_path, *command, "--json").content
     assert content["reliance"]["graph"] == "new"
-    answer = call(tmp_path, *command, "--held-out")
-    assert answer.code == 2
-    assert "--training" in answer.err
+    assert "--training" in call(tmp_path, *command, "--held-out").complaint
 
 
 @pytest.mark.parametrize(
@@ -177,10 +162,7 @@ def test_diagnose_prints_text_a_page_and_json(place: Path, tmp_path: Path) -> No
         (("fit", "january", "--label", "topic", "--set", "hiden=3", "--out", "m"), "hidden"),
         (("fit", "january", "--label", "topic", "--method", "cannet", "--out", "m"), "canet"),
         (("fit", "january", "--label", "topic", "--metric", "f1", "--out", "m"), "macro_f1"),
-        (
-            ("fit", "january", "--label", "topic", "--metric", "roc_auc", "--out", "m"),
-            "two classes",
-        ),
+        (("fit", "january", "--label", "topic", "--metric", "roc_auc", "--out", "m"), "two class"),
         (("fit", "january", "--label", "topic", "--out", "february"), "other files"),
         (("fit", "january", "--out", "m"), "label"),
         (("fit", "nowhere", "--label", "topic", "--out", "m"), "nowhere"),
@@ -231,19 +213,8 @@ def test_twitch_from_files_scores_what_the_task_scores(
     chosen = ("loss", "tau", "dropout", "weight_decay")
     changes = [x for n in chosen for x in ("--set", f"{n}={getattr(settings, n)}")]
     common = ("--backbone", backbone, "--epochs", 4, "--device", "cpu", "--json")
-    fit = (
-        "fit",
-        "train.npz",
-        "--method",
-        "canet",
-        "--metric",
-        "roc_auc",
-        *changes,
-        *common,
-        "--out",
-        "model",
-    )
-    fitted = call(tmp_path, *fit).content
+    fit = ("fit", "train.npz", "--method", "canet", "--metric", "roc_auc", *changes, *common)
+    fitted = call(tmp_path, *fit, "--out", "model").content
     trained = call(tmp_path, "train", "twitch", *common, "--data-root", data_root).content["scores"]
     for name in ("train", "valid"):
         assert fitted["scores"][name] == pytest.approx(trained[name]["mean"], abs=1e-9)
@@ -267,12 +238,10 @@ def test_some_nodes_are_predicted_by_id_or_split(place: Path, tmp_path: Path) ->
     (tmp_path / "ids.csv").write_text("name,id\nx,u7\ny,u3\n")
     command = ("predict", place / "model", place / "february", "--quiet", "--out")
     call(tmp_path, *command, "all.csv")
-    rows = {
-        row["id"]: row for row in csv.DictReader((tmp_path / "all.csv").read_text().splitlines())
-    }
+    rows = {row["id"]: row for row in read_csv(tmp_path / "all.csv")}
     for name in ("ids.txt", "ids.csv"):
         assert call(tmp_path, *command, "some.csv", "--nodes", name).code == 0
-        found = list(csv.DictReader((tmp_path / "some.csv").read_text().splitlines()))
+        found = read_csv(tmp_path / "some.csv")
         assert [row["id"] for row in found] == ["u7", "u3"]
         for row in found:
             assert row["prediction"] == rows[row["id"]]["prediction"]
@@ -282,9 +251,7 @@ def test_some_nodes_are_predicted_by_id_or_split(place: Path, tmp_path: Path) ->
         ("split=test", "no column of splits"),
         ("x", "'x'"),
     ):
-        answer = call(tmp_path, *command, "some.csv", "--nodes", wanted)
-        assert answer.code == 2
-        assert problem in answer.err
+        assert problem in call(tmp_path, *command, "some.csv", "--nodes", wanted).complaint
 
 
 def test_conditions_of_a_pipeline_give_exit_code_3(place: Path) -> None:
@@ -297,8 +264,7 @@ def test_conditions_of_a_pipeline_give_exit_code_3(place: Path) -> None:
     content = call(place, *command, "--json", "--fail-if", "shifted>999").content
     assert content["failures"] == []
     for condition in ("expected", "expects<1", "expected<x"):
-        answer = call(place, *command, "--quiet", "--fail-if", condition)
-        assert answer.code == 2
+        assert call(place, *command, "--quiet", "--fail-if", condition).complaint
 
 
 def test_training_continues_on_the_command_line(place: Path, tmp_path: Path) -> None:
@@ -313,18 +279,15 @@ def test_training_continues_on_the_command_line(place: Path, tmp_path: Path) -> 
 def test_options_of_auto_are_rejected_for_a_method(place: Path, tmp_path: Path) -> None:
     command = ("fit", place / "january", "--label", "topic", "--out", "model", "--method", "erm")
     for option in (("--preset", "best"), ("--time-limit", "5")):
-        answer = call(tmp_path, *command, *option)
-        assert answer.code == 2
-        assert option[0] in answer.err
+        assert option[0] in call(tmp_path, *command, *option).complaint
     answer = call(tmp_path, *command, "--epochs", 2, "--set", "epochs=3")
     assert "--epochs" in answer.err
 
 
 def test_names_may_have_capital_letters(place: Path, tmp_path: Path) -> None:
     command = ("fit", place / "january", "--label", "topic", "--undirected", "--out", "model")
-    answer = call(
-        tmp_path, *command, "--method", "ERM", "--backbone", "SAGE", "--epochs", 2, "--json"
-    )
+    upper = ("--method", "ERM", "--backbone", "SAGE", "--epochs", 2, "--json")
+    answer = call(tmp_path, *command, *upper)
     assert (answer.content["method"], answer.content["backbone"]) == ("erm", "sage")
     answer = call(tmp_path, *command, "--method", "GCN")
     assert "is a backbone" in answer.err
@@ -336,15 +299,11 @@ def test_scores_and_thresholds_are_those_of_the_file(place: Path, tmp_path: Path
     (graph / "nodes.csv").write_text(text)
     fit = ("fit", graph, "--label", "topic", "--undirected", *QUICK, "--out", "model", "--quiet")
     assert call(tmp_path, *fit, "--balanced").code == 0
-    for words in (
-        ("--threshold", "best"),
-        ("--threshold", "0.3", "--calibrated"),
-        ("--calibrated",),
-    ):
+    calibrated = ("--calibrated",)
+    for words in (("--threshold", "best"), ("--threshold", "0.3", *calibrated), calibrated):
         command = ("predict", "model", graph, "--out", "p.csv", "--json", *words)
         content = call(tmp_path, *command).content
-        found = list(csv.DictReader((tmp_path / "p.csv").read_text().splitlines()))
-        nodes = list(csv.DictReader(text.splitlines()))
+        found, nodes = read_csv(tmp_path / "p.csv"), read_csv(graph / "nodes.csv")
         pairs = [(p, n) for p, n in zip(found, nodes, strict=True) if n["topic"]]
         right = [p["prediction"] == n["topic"] for p, n in pairs]
         assert content["score"] == pytest.approx(np.mean(right))
@@ -370,8 +329,6 @@ def test_columns_of_arrays_are_left_out_by_number(tmp_path: Path) -> None:
     assert shown.code == 0
     assert "same value" not in shown.out
     answer = call(tmp_path, *command, "--overwrite", "--without", "5")
-    assert answer.code == 2
-    assert "columns 0 to 4" in answer.err
-    answer = call(tmp_path, "convert", "may.npz", "--out", "store", "--without", "1")
-    assert answer.code == 2
+    assert "columns 0 to 4" in answer.complaint
+    assert call(tmp_path, "convert", "may.npz", "--out", "store", "--without", "1").complaint
     assert not (tmp_path / "store").exists()

@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 from canet.diagnosis import Diagnosis
-from canet.diagnosis.advice import CHECK, LARGE_LOSS, MEASURE, MIN_LOSS, STOP, USE, Found
+from canet.diagnosis.advice import (
+    CHECK,
+    CHECK_MEASURED,
+    LARGE_LOSS,
+    MEASURE,
+    MIN_LOSS,
+    STOP,
+    USE,
+    Found,
+)
 from canet.diagnosis.columns import ColumnShift
 from canet.diagnosis.context import ModelSummary
 from canet.diagnosis.estimate import Estimate
@@ -54,16 +63,21 @@ def test_without_findings_the_model_is_used(calm: Found) -> None:
         ({"value": BASE, "validation": BASE}, STOP, "always answering a: accuracy 50 %"),
         ({"value": BASE + 0.03, "validation": BASE + 0.03}, USE, ""),
         ({"actual": near(BASE), "validation": BASE}, STOP, "always answering a"),
+        ({"actual": near(BASE, 0.1), "validation": BASE + 0.08}, USE, ""),  # few labels
         ({"metric": "roc_auc", "value": 0.5, "validation": 0.5}, STOP, "better than chance"),
         ({"actual": near(VALID - LARGE_LOSS - 0.01)}, STOP, "lost 11 points"),
-        ({"actual": near(VALID - MIN_LOSS - 0.01)}, CHECK, "lost 6 points"),
+        ({"actual": near(VALID - MIN_LOSS - 0.01)}, CHECK_MEASURED, "lost 6 points"),
         ({"actual": near(VALID - MIN_LOSS - 0.01, 0.05)}, USE, ""),  # within the sampling error
-        ({"value": LOST, "held_out": 0.7}, CHECK, "up to 10 points: this model lost 20 points on"),
+        (
+            {"value": LOST, "held_out": 0.7},
+            CHECK,
+            "up to 10 points, from 90 to 80 %: this model lost 20 points",
+        ),
         ({"value": LOST, "confidence": 0.8}, CHECK, "less sure"),
-        ({"value": LOST, "held_out": nan}, CHECK, "up to 10 points."),
+        ({"value": LOST, "held_out": nan}, CHECK, "up to 10 points,"),
         ({"value": LOST + 0.02, "held_out": 0.7}, USE, ""),
         ({"value": LOST, "held_out": 0.7, "actual": near(VALID)}, USE, ""),
-        ({"metric": "average_precision"}, CHECK, "up to 10 points."),  # too uncertain
+        ({"metric": "average_precision"}, CHECK, "up to 10 points,"),  # too uncertain
     ],
 )
 def test_findings_about_the_score(
@@ -97,6 +111,7 @@ def weaker(found: Found, after: float) -> Found:
     return replace(found, concept=Concept([Relation("7", "a", 0.9, after, 0.0)], (9, 9)))
 
 
+DATES = ColumnShift("opened", 0, 1.0, 0.0, 9.0, 0.0, is_date=True)
 INPUTS: dict[str, Callable[[Found], Found]] = {
     "Predicts class b for 1.0 % of the nodes; it has 20.0 %": lambda f: classes(f, 0.2, 0.01),
     "Predicts class b for 45.0 % of the nodes": lambda f: classes(f, 0.2, 0.45),
@@ -104,6 +119,7 @@ INPUTS: dict[str, Callable[[Found], Found]] = {
     "relies on age 0, age 1, which have shifted": lambda f: risk(f, 0.4, True, True),
     "number per node has changed from 4 to 1": lambda f: edges(f, 0.2),
     "Column 7 predicts the label less well": lambda f: weaker(f, 0.6),
+    "The dates in opened are not those of training": lambda f: changed(f, columns=[DATES]),
 }
 
 
@@ -120,7 +136,7 @@ def test_a_finding_about_the_input_needs_no_step_if_labels_show_that_the_score_i
     kept = replace(found, expected=replace(SCORE, actual=near(VALID - LARGE_LOSS + 0.06)))
     assert (kept.findings, kept.verdict) == ([one._replace(step="", verdict=USE)], USE)
     unsure = replace(found, expected=replace(SCORE, actual=near(VALID, LARGE_LOSS + 0.01)))
-    assert unsure.verdict == CHECK
+    assert unsure.verdict == CHECK_MEASURED
 
 
 def test_an_input_that_has_not_shifted_or_does_not_matter_is_no_finding(calm: Found) -> None:

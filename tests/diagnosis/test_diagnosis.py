@@ -49,8 +49,8 @@ def test_the_passed_graphs_determine_the_sections(
 def test_the_headline_is_the_advice_and_the_score(
     complete: Diagnosis, unlabelled: Diagnosis, training_alone: Diagnosis
 ) -> None:
-    measured = f"accuracy {100 * complete.expected.actual.value:.0f} %, measured"
-    assert complete.headline == f"{complete.verdict}: {measured}"
+    measured = f"accuracy {100 * complete.expected.actual.value:.0f} % ("
+    assert complete.headline.startswith(f"{complete.verdict}: {measured}")
     assert complete.verdict == STOP
     value = f"accuracy {100 * unlabelled.expected.value:.0f} %"
     assert unlabelled.headline == f"{CHECK}: expected {value}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 from dataclasses import asdict, replace
 from html.parser import HTMLParser
@@ -11,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from canet import cli
 from canet.errors import InputWarning
 from canet.paper.paper_report import write_report
 from canet.store import RunFolder
 from canet.store.run_folder import CONFIG, RESULT
 from canet.util.files import write_json
+from tests.support.commands import call
 from tests.support.finished import make_config, write_run
 from tests.support.reproduction import Maker, spoil
 from tests.support.searches import SearchCaNet
@@ -75,19 +74,11 @@ def test_everything_of_a_reproduction_is_on_the_page(page: str) -> None:
     for text in (
         *("Cora, disjoint", "Arxiv, structural", "Elliptic, structural", "Twitch"),
         *("disjoint protocol", "structural features", "best validation", "paper 96.12 ± 1.04"),
-        *(
-            "ERM, without the spurious columns",
-            "num_environments = 5",
-            "NVIDIA H200",
-            "torch 2.11.0",
-        ),
+        *("ERM, without the spurious columns", "num_environments = 5"),
+        *("NVIDIA H200", "torch 2.11.0", "Controls are not ranked"),
         *("2.31", "alignment with the true environments 0.42", "Elliptic: gcn", "1 job failed."),
         *("cora eerm-gcn, seed 3", "in the paper: CaNet, 3.4 above Mixup", "not in the paper"),
-        *(
-            '<g class="line of-mixup background"',
-            '<g class="line of-canet"',
-            "Controls are not ranked",
-        ),
+        *('<g class="line of-mixup background"', '<g class="line of-canet"'),
     ):
         assert text in page
 
@@ -161,34 +152,22 @@ def test_a_page_of_many_runs_is_small_and_fast(tmp_path: Path) -> None:
     assert time.perf_counter() - begin < 20
 
 
-def command(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["canet", "report", *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    return int(ended.value.code or 0)
-
-
-@pytest.mark.parametrize("option", [None, "--out"])
+@pytest.mark.parametrize("option", [(), ("--out", "new/page.html")])
 def test_the_command_writes_the_page_and_says_where(
-    option: str | None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    option: tuple[str, ...], tmp_path: Path
 ) -> None:
     Maker(tmp_path / "runs").run(make_config())
-    target = tmp_path / "new" / "page.html" if option else tmp_path / "runs" / "report.html"
-    assert command(monkeypatch, tmp_path / "runs", *([option, target] if option else [])) == 0
-    assert str(target) in capsys.readouterr().out
-    assert target.read_text(encoding="utf-8").startswith("<!doctype html>")
+    answer = call(tmp_path, "report", "runs", *option)
+    target = option[1] if option else "runs/report.html"
+    assert (answer.code, target in answer.out) == (0, True)
+    assert (tmp_path / target).read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
 def test_a_folder_without_runs_or_a_target_that_cannot_be_written_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
 ) -> None:
     Maker(tmp_path / "runs").run(make_config())
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
-    target = tmp_path / "file" / "page.html"
-    for arguments in ((tmp_path / "runs", "-o", target), (tmp_path / "empty",)):
-        assert command(monkeypatch, *arguments) == 2
-        assert capsys.readouterr().err.count("\n") == 1
+    for arguments in (("runs", "-o", "file/page.html"), ("empty",)):
+        assert call(tmp_path, "report", *arguments).complaint

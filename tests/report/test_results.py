@@ -25,11 +25,6 @@ def test_runs_that_differ_only_in_their_seed_are_sorted_by_seed(tmp_path: Path) 
     assert [run.score(OOD_MEAN) for run in runs] == pytest.approx([0.45, 0.55, 0.65])
 
 
-def test_a_folder_without_finished_runs_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(CanetError, match="no finished run"):
-        find_results(tmp_path)
-
-
 def test_a_run_that_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:
     write_run(tmp_path, make_config(seed=0), scores(0.5))
     changed = write_run(tmp_path, make_config(seed=1), scores(0.6))

@@ -1,5 +1,4 @@
 import math
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -123,10 +122,3 @@ def test_the_task_of_a_control_is_loaded_again(
     (summary,) = evaluate_runs(tmp_path, "cpu")
     assert summary["features"] == features
     assert summary["scores"]["test_id"]["values"] == [run.result.scores["test_id"]]
-
-
-def test_a_copy_of_a_run_counts_once(task: ShiftTask, tmp_path: Path) -> None:
-    train(task, tmp_path / "seed-0")
-    shutil.copytree(tmp_path / "seed-0", tmp_path / "seed-0-copy")
-    (summary,) = evaluate_runs(tmp_path, "cpu")
-    assert summary["seeds"] == [0]

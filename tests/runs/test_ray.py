@@ -60,26 +60,21 @@ def test_errors_and_crashes_of_tasks_are_raised_as_with_processes(cluster: Any) 
             pool.submit(os._exit, 3).result()
 
 
-def test_an_address_without_a_cluster_is_rejected() -> None:
-    from canet.util.ray import Cluster
-
-    with pytest.raises(CanetError, match=r"'127\.0\.0\.1:1'"):
-        Cluster("127.0.0.1:1", 1, "cpu")
-
-
-def test_an_address_without_a_cluster_in_the_environment_variable_is_rejected(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("address", "variable", "words"),
+    [
+        ("127.0.0.1:1", None, r"'127\.0\.0\.1:1'"),
+        ("auto", "127.0.0.1:1", r"127\.0\.0\.1:1"),
+        ("auto", None, "ray start"),
+    ],
+)
+def test_an_address_without_a_cluster_is_rejected_and_none_is_started(
+    address: str, variable: str | None, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from canet.util.ray import Cluster
 
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    with pytest.raises(CanetError, match=r"127\.0\.0\.1:1"):
-        Cluster("auto", 1, "cpu")
-
-
-def test_no_cluster_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    from canet.util.ray import Cluster
-
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with pytest.raises(CanetError, match="ray start"):
-        Cluster("auto", 1, "cpu")
+    if variable:
+        monkeypatch.setenv("RAY_ADDRESS", variable)
+    with pytest.raises(CanetError, match=words):
+        Cluster(address, 1, "cpu")

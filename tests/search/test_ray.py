@@ -16,7 +16,6 @@ from canet.util.files import read_json
 from tests.support.processes import wait_until
 
 pytest.importorskip("ray", reason="Ray is not installed")
-pytest.importorskip("grpc", reason="grpcio is not installed")
 pytestmark = pytest.mark.slow
 
 

@@ -15,18 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from optuna.storages import GrpcStorageProxy
 
 from canet.data.benchmarks import synthetic
 from canet.defaults import task_settings, unsearched
 from canet.errors import CanetError
 from canet.search import search
-from canet.search import storage as storage_module
-from canet.search.storage import open_storage, wait_for_storage
+from canet.search.storage import open_storage
 from canet.search.study import Plan, done_trials, open_study
 from canet.store import RunConfig
 from canet.training import Trainer
-from canet.util.processes import Processes
 from tests.support.commands import call
 
 SEARCH = ("search", "synthetic", "--method", "irm", "--epochs", "2", "--device", "cpu")
@@ -152,7 +149,9 @@ def test_no_file_contains_a_test_score(found: tuple[Path, str]) -> None:
 def test_workers_run_the_requested_number_of_trials(tmp_path: Path) -> None:
     command = (*QUIET, "--trials", 5, "--jobs", 2, "--out", "mine")
     assert call(tmp_path, *command) == (0, "", "")
-    assert len(trials_of(tmp_path / "mine")) == read(tmp_path / "mine")["trials"] == 5
+    trials, best = trials_of(tmp_path / "mine"), read(tmp_path / "mine")
+    assert len(trials) == best["trials"] == 5
+    assert trials[0][0] == best["start"]["settings"]
 
 
 ERM = ("search", "synthetic", "--method", "erm", "--trials", "6", "--epochs", "20")
@@ -217,37 +216,6 @@ def test_death_of_a_worker_is_a_one_line_error(
     code, _, err = call(tmp_path, *QUIET, "--trials", 2, "--jobs", 2, "--out", "mine")
     assert (code, err.count("\n")) == (2, 1)
     assert "SIGKILL" in err
-
-
-class RemoteProcesses(Processes):
-    """Worker processes that simulate other machines: they cannot use a journal file."""
-
-    remote = True
-
-    def share(self, value: Any) -> Any:
-        assert isinstance(value.storage, GrpcStorageProxy)
-        return super().share(value)
-
-
-@pytest.mark.slow
-def test_other_machines_can_use_the_storage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("grpc")
-    monkeypatch.setattr(search, "open_pool", lambda jobs, ray, device: RemoteProcesses(jobs))
-    line = (*QUIET, "--trials", 5, "--jobs", 2, "--ray", "auto", "--out", "mine")
-    assert call(tmp_path, *line) == (0, "", "")
-    trials = trials_of(tmp_path / "mine")
-    assert len(trials) == read(tmp_path / "mine")["trials"] == 5
-    assert trials[0][0] == read(tmp_path / "mine")["start"]["settings"]
-
-
-@pytest.mark.filterwarnings("ignore:GrpcStorageProxy is experimental")
-def test_storage_server_that_does_not_respond_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("grpc")
-    monkeypatch.setattr(storage_module, "SERVER_TIMEOUT", 0.1)
-    with pytest.raises(CanetError, match="firewall"):
-        wait_for_storage(GrpcStorageProxy(host="127.0.0.1", port=1))
 
 
 def test_trials_can_be_stored_in_a_database(tmp_path: Path) -> None:

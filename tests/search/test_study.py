@@ -12,7 +12,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from canet.data import DATASETS
+from canet.data import DATASETS, load_task
 from canet.errors import CanetError
 from canet.methods import METHODS
 from canet.search import objective as objective_module
@@ -45,7 +45,7 @@ def plan_of(
 class Landscape:
     """Replaces an objective: a score for given settings, reported at every epoch."""
 
-    data = None
+    data = load_task("synthetic").digest
 
     def __init__(self, score: Callable[[Settings], float]) -> None:
         self.score = score
@@ -73,7 +73,6 @@ Search = Callable[..., optuna.Study]
 @pytest.fixture
 def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
     """A function that searches a plan with an objective until there are enough trials."""
-    monkeypatch.setattr(objective_module, "check_data", lambda *_: None)
 
     def run(plan: Plan, trials: int, objective: Any, storage: str | None = None) -> optuna.Study:
         monkeypatch.setattr(objective_module, "Objective", lambda *_: objective)
@@ -177,7 +176,7 @@ def test_stopped_trials_do_not_count_and_finished_trials_are_kept(
             raise KeyboardInterrupt
         return landscape(settings, on_progress)
 
-    interrupted.data = None  # type: ignore[attr-defined]
+    interrupted.data = landscape.data  # type: ignore[attr-defined]
     study = None
     while study is None:
         try:
@@ -254,6 +253,15 @@ def test_incomplete_last_line_of_a_journal_loses_no_finished_trial(
     search(plan_of(), 3, landscape)
     journal.write_bytes(journal.read_bytes() + b'{"op_code":6,"tri')
     assert len(done_trials(search(plan_of(), 5, landscape))) == len(landscape.tried) == 5
+
+
+def test_the_lock_of_a_killed_search_is_a_valid_link_so_that_it_expires(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    storage: Any = open_storage("mine/journal.log")
+    storage._backend._lock.acquire()
+    assert (tmp_path / "mine" / "journal.log.lock").exists()
 
 
 @pytest.mark.parametrize("notes", ["my notes\nof today\n", "my notes\n", "{}\n", "null\n"])

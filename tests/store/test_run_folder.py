@@ -1,8 +1,6 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -204,26 +202,6 @@ def test_the_folder_of_another_run_is_rejected_and_not_changed(
     with pytest.raises(CanetError, match="other settings"):
         folder.begin(replace(CONFIGURATION, **other))
     assert content_of(tmp_path) == before
-
-
-def test_of_two_runs_that_claim_a_folder_at_once_one_is_rejected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The second run claims the folder immediately before the first."""
-    other = replace(CONFIGURATION, seed=2)
-    lock = run_folder.exclusive_lock
-
-    @contextmanager
-    def late(*args: Any, **options: Any) -> Iterator[None]:
-        monkeypatch.setattr(run_folder, "exclusive_lock", lock)
-        RunFolder(tmp_path).begin(other)
-        with lock(*args, **options):
-            yield
-
-    monkeypatch.setattr(run_folder, "exclusive_lock", late)
-    with pytest.raises(CanetError, match="other settings"):
-        RunFolder(tmp_path).begin(CONFIGURATION)
-    assert RunFolder(tmp_path).read_config() == other
 
 
 def test_a_folder_with_the_name_of_another_run_is_rejected(tmp_path: Path) -> None:

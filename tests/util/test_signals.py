@@ -55,9 +55,3 @@ def test_a_signal_that_was_ignored_stays_ignored() -> None:
     interrupt_on_signals()
     send(signal.SIGHUP)
     assert received_signal() is None
-
-
-def test_deferred_does_not_change_the_handlers() -> None:
-    before = [signal.getsignal(number) for number in SIGNALS]
-    with deferred():
-        assert [signal.getsignal(number) for number in SIGNALS] == before

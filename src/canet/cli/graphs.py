@@ -246,4 +246,4 @@ def _show_choice(summary: dict[str, Any]) -> None:
     columns = ["model", "weight", "validation", "held out", "seconds", "note"]
     if not any(row[-1] for row in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
-    print_table("Models, the best first", columns, rows)
+    print_table("Models, the largest weight first", columns, rows)

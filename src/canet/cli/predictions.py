@@ -89,9 +89,10 @@ def predict(
         if limit is not None:
             rarer = classifier.classes_[classifier.calibration_.positive]
             print(f"class {rarer} from probability {limit:.3f}")
-        if recall_at is not None:
-            recall = 100 * summary["recall_at_k"]["recall"]
-            print(f"recall {recall:.1f} % among the {recall_at:,} most likely nodes")
+        if "recall_at_k" in summary:
+            recall, ranked = 100 * summary["recall_at_k"]["recall"], summary["labelled"]
+            ranks = f"the {recall_at:,} likeliest of {ranked:,} labelled nodes"
+            print(f"recall {recall:.1f} % among {ranks}")
         again = shlex.join(["canet", "diagnose", str(model), str(graph)])
         print(f"Predictions: {out}. To see what they rely on: {again}")
 

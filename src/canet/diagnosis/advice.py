@@ -17,6 +17,7 @@ from canet.util.rendering import percent
 
 LARGE_LOSS = 0.1  # of the score, after which a model should not be used as it is
 MIN_LOSS = 0.05  # of the score, that is worth a sentence
+LATE_DATES = 0.9  # shift of a column of dates that is a reason not to use it
 NUM_LABELS = 50
 MAX_NAMED = 3
 MEASURE = (
@@ -25,6 +26,7 @@ MEASURE = (
 )
 USE = "Use the model"
 CHECK = "Measure before you use the model"
+CHECK_MEASURED = "Check what was found before you use the model"
 STOP = "Do not use the model as it is"
 
 
@@ -51,7 +53,9 @@ class Found:
     def verdict(self) -> str:
         """Whether to use the model on the new graph: the strongest verdict of all findings."""
         verdicts = {one.verdict for one in self.findings}
-        return next((one for one in (STOP, CHECK) if one in verdicts), USE)
+        found = next((one for one in (STOP, CHECK) if one in verdicts), USE)
+        is_measured = self.expected is not None and self.expected.actual is not None
+        return CHECK_MEASURED if is_measured and found == CHECK else found
 
     @property
     def findings(self) -> list[Finding]:
@@ -105,7 +109,8 @@ def _about_score(model: ModelSummary, expected: ExpectedScore) -> Iterator[Findi
             signs.append("is less sure of its predictions than on validation nodes")
         why = f": this model {' and '.join(signs)}" if signs else ""
         most = percent(expected.validation - expected.low)
-        yield Finding(f"It may lose up to {most} points{why}.", MEASURE, CHECK)
+        ends = f"from {percent(expected.validation)} to {percent(expected.low)} %"
+        yield Finding(f"It may lose up to {most} points, {ends}{why}.", MEASURE, CHECK)
 
 
 def _about_input(found: Found, shift: Shift, renamed: bool) -> Iterator[Finding]:
@@ -128,6 +133,14 @@ def _about_input(found: Found, shift: Shift, renamed: bool) -> Iterator[Finding]
             f"Check {names}. If the shift is an error in the data, correct it. "
             f"Otherwise train a model without {them} (--without, in Python without=[...]), and "
             "compare the two models.",
+            CHECK,
+        )
+    late = [one.name for one in shift.shifted_columns if one.is_date and one.effect >= LATE_DATES]
+    if late:
+        yield Finding(
+            f"The dates in {', '.join(late[:MAX_NAMED])} are not those of training. The model has "
+            "not learnt what they mean.",
+            "Train a model without them (--without, in Python without=[...]).",
             CHECK,
         )
     degrees = [part for part in shift.shifted_parts if part.name == "degrees"]

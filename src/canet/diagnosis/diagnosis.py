@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -92,8 +92,9 @@ class Diagnosis(Found):
             what = f"most on {top.name}" if top.is_relied_on else "on no single column"
             return f"The model relies {what}"
         name = METRICS[self.expected.metric].label
-        if self.expected.actual:
-            return f"{self.verdict}: {name} {percent(self.expected.actual.value)} %, measured"
+        if one := self.expected.actual:
+            ends = f"{percent(one.low)} to {percent(one.high)}"
+            return f"{self.verdict}: {name} {percent(one.value)} % ({ends}), measured"
         return f"{self.verdict}: expected {name} {percent(self.expected.value)} %"
 
     @property
@@ -113,8 +114,8 @@ class Diagnosis(Found):
             )
         if math.isnan(one.held_out):
             text += (
-                " The range is wide because this model was not tested on held-out parts of its "
-                "training data (held_out=True, --held-out)."
+                " A test on held-out parts of the training data makes this more certain "
+                "(held_out=True, --held-out)."
             )
         return text
 
@@ -202,7 +203,9 @@ class Diagnosis(Found):
 
     def to_json(self) -> str:
         """Return all numbers as the text of a JSON file; NaN and infinite values become null."""
-        return to_json(self, indent=2, inf_nan_mode="null").decode()
+        content = {"verdict": self.verdict, "quantities": self.quantities}
+        content |= {one.name: getattr(self, one.name) for one in fields(self)}
+        return to_json(content, indent=2, inf_nan_mode="null").decode()
 
 
 def check_diagnosis_file(path: Path) -> Path:

@@ -14,9 +14,9 @@ import torch
 from canet.data.checks import check_nodes
 from canet.data.graph import UserGraph, split_sets
 from canet.data.graph_data import GraphLike, GraphObject
-from canet.errors import CanetError, InputError, check_name
+from canet.errors import CanetError, InputError, check_name, warn_user
 from canet.estimator.classifier import NodeClassifier
-from canet.estimator.scoring import Outcome, check_recall, check_scorable
+from canet.estimator.scoring import Outcome, check_scorable
 from canet.nn.calibration import Threshold
 from canet.util.files import atomic_path, check_regular
 
@@ -47,8 +47,9 @@ def write_predictions(
     y = model.labels(reader) if rows is None else model.labels(reader)[rows]
     labelled = y >= 0
     check_scorable(model.metric, y, num_classes)
-    if recall_at is not None:
-        check_recall(y, calibration.rarer())
+    if recall_at is not None and not (y == calibration.rarer()).any():
+        warn_user("no labelled node has the rarer class, so there is no recall")
+        recall_at = None
     predicted, margin = torch.empty_like(y), torch.empty(len(y))
     confidence = novelty = 0.0
     with table_writer(out) as write:

@@ -37,18 +37,14 @@ def reproduce(
 ) -> list[FailedJob]:
     """Run the unfinished jobs, write tables and figures, and print the main tables.
 
-    Args:
-        experiments: Name → experiment.
-        what: Name of an experiment, or `all`.
-        out: Folder for runs, tables, figures and, with `all`, the report.
-        scope: The part of the experiment to run; None for all of it.
-        jobs, device, retry, ray: As for `run_jobs`.
-        archive: Archive of finished runs, unpacked into `out` first.
-        quiet: Whether to print only failures.
-
-    Returns:
-        The failed jobs; their cells in the tables are empty or incomplete.
+    `what` is an experiment or `all`, which also writes the report. An archive of finished runs is
+    unpacked first. With `quiet`, only failures are printed. Other arguments as for `run_jobs`. The
+    cells of the failed jobs, which are returned, are empty or incomplete.
     """
+    if archive and scope and scope.quick:
+        raise CanetError(
+            "--quick trains for fewer epochs than the runs of an archive: leave out one of them"
+        )
     if archive:
         unpack_archive(archive, out / RUNS)
     scope = replace(scope or Scope(), available_features=available_features(out / RUNS))

@@ -18,12 +18,13 @@ from canet.report.labels import SEARCHED_LABEL, method_label
 from canet.report.score import Published, Score, to_percent
 from canet.store import RunConfig
 from canet.store.summary import LEFT_OUT, OOD, OOD_MEAN, FinishedRun
+from canet.util.colour import CENTRED_PER_GRAPH_COLOUR, WITHOUT_SPURIOUS_COLOUR
 
 CONTROLS = {
-    WITHOUT_SPURIOUS: "without the spurious columns",
-    CENTRED_PER_GRAPH: "centred per graph",
+    WITHOUT_SPURIOUS: ("without the spurious columns", WITHOUT_SPURIOUS_COLOUR),
+    CENTRED_PER_GRAPH: ("centred per graph", CENTRED_PER_GRAPH_COLOUR),
 }
-"""Features of control runs, which are not ranked → label."""
+"""Features of control runs, which are not ranked → label and colour."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Contender:
     @property
     def control(self) -> str:
         """Label of the control; empty if this is not a control."""
-        return CONTROLS.get(self.config.features, "")
+        return CONTROLS[self.config.features][0] if self.config.features in CONTROLS else ""
 
     @property
     def css_class(self) -> str:

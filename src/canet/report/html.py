@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from canet.data import CENTRED_PER_GRAPH, WITHOUT_SPURIOUS
 from canet.methods import Settings
 from canet.models import all_methods
 from canet.report import embedded
-from canet.report.comparison import NO_CONTEXT, Comparison, ReportContext, compare
+from canet.report.comparison import CONTROLS, NO_CONTEXT, Comparison, ReportContext, compare
 from canet.report.labels import SEARCHED_NOTE, backbone_label
 from canet.report.overview import Axis, count_best, make_overview
 from canet.report.results import find_results
@@ -18,13 +17,7 @@ from canet.report.section_tables import setting_text
 from canet.report.sections import legend, make_section
 from canet.report.tables import Table
 from canet.store import open_runs
-from canet.util.colour import CENTRED_PER_GRAPH_COLOUR, WITHOUT_SPURIOUS_COLOUR
 from canet.util.rendering import environment, write_page
-
-CONTROL_COLOURS = {
-    WITHOUT_SPURIOUS: WITHOUT_SPURIOUS_COLOUR,
-    CENTRED_PER_GRAPH: CENTRED_PER_GRAPH_COLOUR,
-}
 
 
 def write_report(out: Path, target: Path, context: ReportContext = NO_CONTEXT) -> None:
@@ -63,7 +56,7 @@ def _render(
         overview=list(make_overview(sections, context)),
         axis=axis,
         legend=legend(contenders),
-        controls={name.replace(" ", "-"): colour for name, colour in CONTROL_COLOURS.items()},
+        controls={name.replace(" ", "-"): colour for name, (_, colour) in CONTROLS.items()},
         methods={name: one for name, one in all_methods().items() if name in shown},
         num_runs=len(runs),
         num_configurations=len(everyone),

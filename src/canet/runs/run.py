@@ -118,8 +118,7 @@ def make_batches(configs: Sequence[RunConfig], batch_seeds: bool) -> Iterator[li
 def read_failure(folder: RunFolder) -> list[str] | None:
     """Return the last lines of a failed run; None if it has not failed."""
     path = folder.path / FAILURE
-    lines: list[str] | None = read_json(path)["lines"] if path.exists() else None
-    return lines
+    return read_json(path)["lines"] if path.exists() else None
 
 
 class _Runs:

@@ -55,15 +55,8 @@ def compare_on_graph(
     """Train every method with every backbone and seed; return a summary for each pair.
 
     The summaries are sorted by the mean score on the test set. A setting in `changes` applies to
-    the methods that have it, but one of them must.
-
-    Args:
-        task: The result of `comparison_task`.
-        methods, backbones: Names; `auto` is trained once, without a backbone.
-        seeds: Number of runs of each pair, with seeds 0, 1, ...
-        changes: Settings that differ from the defaults.
-        out: Folder for the task, the runs and the report.
-        jobs, device, quiet: As for `run_jobs`.
+    the methods that have it, but one of them must. `auto` is trained once, without a backbone. The
+    task is a `comparison_task`; `jobs`, `device` and `quiet` are as for `run_jobs`.
     """
     groups = []
     known: set[str] = set()

@@ -9,19 +9,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import optuna
 import torch
-from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial
 
+from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
 from canet.methods import get_method
 from canet.runs.evaluate import load_task_of
-from canet.search.storage import wait_for_storage
-from canet.search.study import DEVICE, ERROR, Plan, check_data, open_study, sampler_of
+from canet.search.study import DEVICE, ERROR, Plan, check_data, open_study
 from canet.settings import override
 from canet.store import RunConfig
 from canet.training import Trainer
@@ -82,35 +82,45 @@ class TrialWorker:
     """What all trials of a process share; the task is loaded before the first trial."""
 
     plan: Plan
-    storage: BaseStorage
     device: str
     data_root: Path | None
 
     @cached_property
-    def opened(self) -> tuple[optuna.Study, Objective]:
-        wait_for_storage(self.storage)
-        study = open_study(self.plan, self.storage)
-        objective = Objective(self.plan.base, self.plan.seeds, self.device, self.data_root)
-        check_data(study, objective.data)
-        return study, objective
+    def objective(self) -> Objective:
+        return Objective(self.plan.base, self.plan.seeds, self.device, self.data_root)
 
 
-def train_trial(worker: TrialWorker, seed: int, _: Path) -> None:
-    """Draw the settings of a trial and train them; low scores stop it early. A job of the pool."""
-    plan, (study, objective) = worker.plan, worker.opened
+class TrialJob(NamedTuple):
+    """A trial for a worker, which does not need the storage of the search."""
+
+    trial: int  # its number
+    settings: Mapping[str, Any]
+    scored: list[FrozenTrial]  # trials with a score, with which it is compared
+    data: dict[str, Any] | None  # digest of the data of earlier trials
+
+
+def train_trial(worker: TrialWorker, job: TrialJob, _: Path) -> tuple[DataDigest, FrozenTrial]:
+    """Train with the settings of a trial; low scores stop it early. A job of the pool.
+
+    Returns:
+        The digest of the data, and a trial with the outcome.
+    """
+    plan, objective = worker.plan, worker.objective
+    check_data(job.data, objective.data)
+    study = open_study(plan)
+    study.add_trials(job.scored)
 
     def score(trial: optuna.Trial) -> float:
-        settings = {name: trial.suggest_categorical(name, v) for name, v in plan.choices.items()}
         trial.set_user_attr(DEVICE, device_name(pick_device(worker.device)))
 
         def report(done: int, total: int, valid: float) -> None:
             if done % EPOCHS_BETWEEN_REPORTS == 0 and done < total and math.isfinite(valid):
                 trial.report(valid, done)
-                if trial.should_prune() and settings != plan.start:
+                if trial.should_prune() and job.settings != plan.start:
                     raise optuna.TrialPruned
 
         try:
-            return objective(settings, report)
+            return objective(job.settings, report)
         except WriteError:  # a full disk is not a failure of the settings
             raise
         except CanetError as error:
@@ -121,8 +131,5 @@ def train_trial(worker: TrialWorker, seed: int, _: Path) -> None:
         trial.set_user_attr(ERROR, reason)
         return math.nan  # Optuna records a failed trial
 
-    study.sampler = sampler_of(plan, seed)
-    try:
-        study.optimize(score, n_trials=1)
-    except AssertionError as error:  # Optuna raises it after an error of the storage
-        raise error.__context__ or error from None
+    study.optimize(score, n_trials=1)
+    return objective.data, study.trials[-1]

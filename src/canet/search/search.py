@@ -23,16 +23,19 @@ from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.task_file import read_metric
 from canet.defaults import BEST
 from canet.errors import CanetError
-from canet.search.objective import TrialWorker, train_trial
-from canet.search.storage import open_storage, serve, storage_errors
+from canet.search.objective import TrialJob, TrialWorker, train_trial
+from canet.search.storage import open_storage, storage_errors
 from canet.search.study import (
+    DATA,
     DEVICE,
     ERROR,
     Plan,
+    ask,
     done_trials,
     importances,
     open_study,
     ranked_trials,
+    record,
 )
 from canet.training.trainer import versions
 from canet.util.files import read_regular, write_bytes, write_json
@@ -59,19 +62,11 @@ def run_search(
     quiet: bool = False,
     ray: str | None = None,
 ) -> dict[str, Any]:
-    """Run trials until there are `trials` in total, and write the best settings.
+    """Run trials until there are `trials` with those of earlier calls; return the best settings.
 
-    Args:
-        plan: What is searched.
-        trials: Total number of trials, including those of earlier calls. A grid ends when all its
-            settings have been tried.
-        out: Folder of the search.
-        storage: Journal file or SQL URL. Default: a journal in `out`.
-        jobs: Number of trials at a time.
-        device, data_root, quiet, ray: As for `run_jobs`.
-
-    Returns:
-        The content of `best.json`.
+    A grid ends when all its settings have been tried. The `storage` is a journal file or an SQL
+    URL, by default a journal in the folder `out`. Other arguments as for `run_jobs`. The result is
+    the content of `best.json`.
     """
     _claim_folder(plan, out)
     location = storage or str(out / JOURNAL)
@@ -87,12 +82,24 @@ def run_search(
             open_pool(jobs, ray, device) or nullcontext() as pool,
             Display(wanted, len(done), "trials", quiet) as display,
         ):
-            shared = serve(opened) if pool and pool.remote else opened
-            worker = TrialWorker(plan, shared, device, data_root)
-            seeds = _seeds(study, wanted)
-            for _, found in run_all(pool, train_trial, seeds, shared=worker, root=out):
+            asked: dict[int, optuna.Trial] = {}
+
+            def ask_all() -> Iterator[TrialJob]:
+                """Yield the missing trials until there are enough, perhaps of other commands."""
+                for number in range(wanted - len(done_trials(study))):
+                    if len(done_trials(study)) < wanted:
+                        trials = len(study.get_trials(deepcopy=False))
+                        seed = random.Random(f"{number} {trials}").getrandbits(32)
+                        trial = ask(plan, opened, seed)  # other commands draw other seeds
+                        asked[trial.number] = trial
+                        scored, data = ranked_trials(study), study.user_attrs.get(DATA)
+                        yield TrialJob(trial.number, trial.params, scored, data)
+
+            worker = TrialWorker(plan, device, data_root)
+            for job, found in run_all(pool, train_trial, ask_all(), shared=worker, root=out):
                 if isinstance(found, WorkerDied):
                     raise found
+                record(study, asked.pop(job.trial), *found)
                 _show_progress(display, study, plan)
         is_graph = plan.base.task == USER_GRAPH
         metric = read_metric(data_root) if is_graph else DATASETS[plan.base.task].metric
@@ -101,14 +108,6 @@ def run_search(
     best[CHECKSUM] = checksum_of(best)
     write_json(out / BEST, best)
     return best
-
-
-def _seeds(study: optuna.Study, wanted: int) -> Iterator[int]:
-    """Yield a seed for each missing trial, until there are enough, perhaps of other commands."""
-    for number in range(wanted - len(done_trials(study))):
-        if len(done_trials(study)) < wanted:
-            trials = len(study.get_trials(deepcopy=False))
-            yield random.Random(f"{number} {trials}").getrandbits(32)  # other commands draw others
 
 
 def _claim_folder(plan: Plan, out: Path) -> None:

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
@@ -76,13 +77,16 @@ class Plan:
         return f"{base.task}-{base.method}-{base.backbone}-{digest[:8]}"
 
 
-def open_study(plan: Plan, storage: BaseStorage) -> optuna.Study:
-    """Open the study of a plan, with its trials in the storage."""
+def open_study(
+    plan: Plan, storage: BaseStorage | None = None, sampler: BaseSampler | None = None
+) -> optuna.Study:
+    """Open the study of a plan, with its trials in the storage; without one, in memory."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     epochs = plan.base.settings["epochs"]
     median = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=epochs // 3)
     return optuna.create_study(
         storage=storage,
+        sampler=sampler,
         pruner=optuna.pruners.NopPruner() if plan.sampler == "grid" else median,
         study_name=plan.name,
         direction="maximize",
@@ -90,24 +94,39 @@ def open_study(plan: Plan, storage: BaseStorage) -> optuna.Study:
     )
 
 
-def sampler_of(plan: Plan, seed: int) -> BaseSampler:
-    """Return the sampler for one trial; a grid has the same order for every seed."""
-    if plan.sampler == "grid":
-        return GridSampler(plan.ranges, seed=0)
-    if plan.sampler == "random":
-        return RandomSampler(seed)
-    return TPESampler(seed=seed, multivariate=True, constant_liar=True)
+def ask(plan: Plan, storage: BaseStorage, seed: int) -> optuna.Trial:
+    """Choose the settings of the next trial; a grid has the same order for every seed."""
+    samplers: dict[str, BaseSampler] = {
+        "grid": GridSampler(plan.ranges, seed=0),
+        "random": RandomSampler(seed),
+        "tpe": TPESampler(seed=seed, multivariate=True, constant_liar=True),
+    }
+    choices: dict[str, BaseDistribution] = {
+        name: CategoricalDistribution(values) for name, values in plan.choices.items()
+    }
+    return open_study(plan, storage, samplers[plan.sampler]).ask(choices)
 
 
-def check_data(study: optuna.Study, data: DataDigest) -> None:
-    """Record the digest of the data, or reject a study whose trials used other data."""
+def record(study: optuna.Study, trial: optuna.Trial, data: DataDigest, found: FrozenTrial) -> None:
+    """Store the outcome of a trial, and the digest of its data."""
     known = study.user_attrs.get(DATA)
+    check_data(known, data)
     if known is None:
         study.set_user_attr(DATA, asdict(data))
-    elif DataDigest(**known).differs_in(data) not in (None, "last bits"):
+    for step, score in found.intermediate_values.items():
+        trial.report(score, step)
+    for name, value in found.user_attrs.items():
+        trial.set_user_attr(name, value)
+    is_complete = found.state == TrialState.COMPLETE
+    study.tell(trial, found.value if is_complete else None, found.state)
+
+
+def check_data(known: dict[str, Any] | None, data: DataDigest) -> None:
+    """Reject data that differ from the data of earlier trials."""
+    if known and DataDigest(**known).differs_in(data) not in (None, "last bits"):
         raise CanetError(
-            f"the earlier trials of '{study.study_name}' used other data: pass the same data, or "
-            "choose another folder for --out"
+            "the earlier trials of this search used other data: use the same data, or choose "
+            "another folder for --out"
         )
 
 

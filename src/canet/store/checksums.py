@@ -43,8 +43,7 @@ class ChecksummedFolder:
     @property
     def files(self) -> dict[str, str]:
         """Name → SHA-256 of the files in the record."""
-        files: dict[str, str] = self.read_record()[FILES]
-        return files
+        return self.read_record()[FILES]
 
     def read_bytes(self, name: str) -> bytes:
         """Return the content of a file; if there is a record, verify the SHA-256."""
@@ -77,13 +76,12 @@ class ChecksummedFolder:
     def read_tensors(self, name: str) -> dict[str, Tensor]:
         """Return the tensors of a safetensors file."""
         try:
-            tensors: dict[str, Tensor] = load(self.read_bytes(name))
+            return load(self.read_bytes(name))
         except (SafetensorError, KeyError) as error:  # a KeyError is an unknown type of numbers
             raise VersionError(
                 f"'{self.path / name}' is not a safetensors file that this version can read "
                 f"({first_line(error)}): write it again"
             ) from error
-        return tensors
 
     def read_record(self) -> dict[str, Any]:
         """Return the content of the record; verify its checksum."""

@@ -76,14 +76,9 @@ def write_model(
     card: str,
     overwrite: bool = True,
 ) -> None:
-    """Write a model.
+    """Write a model into a new or empty folder, or replace a model if `overwrite`.
 
-    Args:
-        folder: Created if missing. A folder with other files is rejected.
-        model: The content of model.json.
-        tensors: Name of a file → its tensors.
-        card: Text of MODEL_CARD.md, which has no checksum, because people may edit it.
-        overwrite: Whether to replace a model that is already in the folder.
+    `tensors` are by the name of their file. The `card` has no checksum: people may edit it.
     """
     try:
         check_target(folder, overwrite)

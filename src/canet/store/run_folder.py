@@ -63,10 +63,7 @@ class RunFolder(ChecksummedFolder):
         """Write config.json into a new folder, or check that the folder contains the same run."""
         try:
             if not (self.path / CONFIG).exists():
-                with exclusive_lock(self.path, quiet=True):
-                    if not (self.path / CONFIG).exists():
-                        start = RunStart(config, data, __version__)
-                        write_json(self.path / CONFIG, asdict(start))
+                write_json(self.path / CONFIG, asdict(RunStart(config, data, __version__)))
         except WriteError:
             raise
         except OSError as error:
@@ -183,8 +180,7 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
     match, content = CHECKPOINT.fullmatch(path.name), read_file(path)
     if not match or _checkpoint_digest(path.parent, content) != match[2]:
         raise checksum_mismatch(path)
-    tensors: dict[str, Tensor] = load(content)
-    return tensors
+    return load(content)
 
 
 def _checkpoint_digest(folder: Path, content: bytes) -> str:

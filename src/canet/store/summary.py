@@ -15,6 +15,11 @@ from canet.store.config import RunConfig
 from canet.store.result import RunResult
 from canet.store.run_folder import RunFolder
 
+SHOWN = (
+    *("task", "method", "backbone", "protocol", "generator"),
+    *("data_seed", "features", "inductive"),
+)
+"""Parts of the configuration that a summary has, besides the settings."""
 OOD, LEFT_OUT = "ood/", "left_out/"
 OOD_MEAN = "ood"
 """Name of the mean score over the OOD sets of a task."""
@@ -105,14 +110,7 @@ def summarise(runs: Sequence[ScoredRun], metric: str) -> dict[str, Any]:
     if left_out := group(LEFT_OUT):
         scores["left_out"] = left_out
     return {
-        "task": first.config.task,
-        "method": first.config.method,
-        "backbone": first.config.backbone,
-        "protocol": first.config.protocol,
-        "generator": first.config.generator,
-        "data_seed": first.config.data_seed,
-        "features": first.config.features,
-        "inductive": first.config.inductive,
+        **{name: getattr(first.config, name) for name in SHOWN},
         "seeds": [run.config.seed for run in runs],
         "metric": metric,
         "selection": first.result.selection,

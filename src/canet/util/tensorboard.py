@@ -10,11 +10,7 @@ from canet.errors import CanetError
 
 
 class TensorBoardLog:
-    """Writes loss and validation score of every epoch, one folder per model and seed.
-
-    Args:
-        folder: Folder of all event files, for `tensorboard --logdir`.
-    """
+    """Writes loss and validation score of every epoch, one folder per model and seed."""
 
     def __init__(self, folder: Path) -> None:
         try:

@@ -93,7 +93,7 @@ class ExpectedScore:
     @property
     def is_hardly_better(self) -> bool:
         """Whether the score is hardly better than the same answer for every node."""
-        return (self.actual.value if self.actual else self.value) < self.baseline + MIN_LEAD
+        return (self.actual.high if self.actual else self.value) < self.baseline + MIN_LEAD
 
     @property
     def depends_on_shares(self) -> bool:
