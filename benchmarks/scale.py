@@ -98,7 +98,7 @@ def measure_store(num_nodes: int, threads: int, folder: str) -> dict[str, Any]:
         begin, predicted = time.perf_counter(), 0
         method.eval()
         lazy = fields._graph(False)
-        for ids, _ in Pieces(lazy, 2).predict(method.model, lambda ids: fields._rows(ids, False)):
+        for ids, _ in Pieces(lazy, 2).predict(method.model, fields._reader(False).rows):
             predicted += ids.numel()
         assert predicted == num_nodes
         found["predict s"] = time.perf_counter() - begin
@@ -170,7 +170,7 @@ def stages(
         with sample:
             field = lazy.sampled_field(nodes, CPU_FANOUT, number)
         with fetch:
-            x = fields._rows(field.nodes, False)
+            x = fields._reader(False).rows(field.nodes)
         assert isinstance(x, torch.Tensor)
         with train:
             method.update(fields._training_batch(nodes, x, field.blocks), optimizer)

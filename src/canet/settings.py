@@ -6,7 +6,7 @@ import math
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, field, fields, replace
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from canet.errors import InputError, check_name
 
@@ -92,8 +92,8 @@ def describe_settings(settings_type: type) -> dict[str, dict[str, Any]]:
 def valid_values(declared: Field[Any], hint: object) -> str:
     """Describe the valid values of a setting."""
     rule = declared.metadata
-    if rule["choices"]:
-        return "one of " + ", ".join(map(str, rule["choices"]))
+    if choices := _choices(declared, hint):
+        return "one of " + ", ".join(map(str, choices))
     kind, optional = _plain_type(hint)
     if kind is bool:
         return "true or false"
@@ -106,6 +106,11 @@ def valid_values(declared: Field[Any], hint: object) -> str:
     return f"{words} {limits}".strip() + (" or none" if optional else "")
 
 
+def _choices(declared: Field[Any], hint: object) -> tuple[Any, ...]:
+    """Return the only valid values: `choices`, or those of a Literal; empty: there are others."""
+    return declared.metadata["choices"] or (get_args(hint) if get_origin(hint) is Literal else ())
+
+
 def _checked_value(declared: Field[Any], hint: object, value: object) -> Any:
     rule = declared.metadata
     try:
@@ -114,8 +119,8 @@ def _checked_value(declared: Field[Any], hint: object, value: object) -> Any:
         raise _invalid_value(declared, hint, value) from error
     if parsed is None:
         return None
-    if rule["choices"]:
-        valid = parsed in rule["choices"]
+    if choices := _choices(declared, hint):
+        valid = parsed in choices
     elif isinstance(parsed, int | float):
         valid = (
             (rule["minimum"] is None or parsed >= rule["minimum"])

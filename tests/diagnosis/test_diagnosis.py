@@ -55,7 +55,7 @@ def test_the_headline_is_the_advice_and_the_score(
     value = f"accuracy {100 * unlabelled.expected.value:.0f} %"
     assert unlabelled.headline == f"{CHECK}: expected {value}"
     assert unlabelled.expectation.startswith(f"Expected {value}; in 9 of 10 comparable shifts")
-    assert "not tested on held-out parts" in unlabelled.expectation
+    assert "A test on held-out parts" in unlabelled.expectation
     known = replace(unlabelled, expected=replace(unlabelled.expected, held_out=0.8))
     assert "held-out" not in known.expectation
     rare = replace(unlabelled.expected, metric="average_precision", share=0.03)

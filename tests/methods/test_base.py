@@ -110,7 +110,7 @@ def test_class_weights_are_part_of_the_data_digest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_norm_and_residual_links_reach_the_model_of_every_method(name: str) -> None:
+def test_settings_reach_the_model_of_every_method(name: str) -> None:
     def model(**options: Any) -> GraphModel:
         settings = METHODS[name].settings_type(hidden=4, **options)
         return METHODS[name](settings, "gcn", 5, 3, 2).model
@@ -118,3 +118,13 @@ def test_norm_and_residual_links_reach_the_model_of_every_method(name: str) -> N
     assert not model().norms
     assert len(model(norm="layer", residual=True).norms) == 2
     assert isinstance(model(residual=True), CaNet if name == "canet" else ResidualModel)
+    other = model(num_layers=3, dropout=0.4, direction="against")
+    assert (other.num_layers, other.dropout, other.hidden) == (3, 0.4, 4)
+    assert {operator.direction for operator in other.operators} == {"against"}
+
+
+def test_the_loss_of_erm_is_the_mean_over_the_nodes() -> None:
+    method, batch = make(ERM)
+    losses = method.node_losses(method.predict(batch), batch.y)
+    assert losses.shape == batch.y.shape
+    assert method.loss(batch).equal(losses.mean())

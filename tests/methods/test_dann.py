@@ -65,16 +65,6 @@ def test_discriminator_minimises_and_the_model_maximises_its_loss(backbone: Any)
         )
 
 
-def test_first_step_of_the_model_is_plain_supervision() -> None:
-    method, batch = make(DANN)
-    supervised = method.node_losses(method.predict(batch), batch.y).mean()
-    for parameter in method.model.parameters():
-        expected = torch.autograd.grad(supervised, parameter, retain_graph=True)[0]
-        torch.testing.assert_close(
-            torch.autograd.grad(method.eval().loss(batch), parameter)[0], expected
-        )
-
-
 def test_renamed_environments_are_renamed_outputs_of_the_discriminator() -> None:
     names = torch.tensor([2, 0, 1])
     method, batch = make(DANN)
@@ -85,15 +75,3 @@ def test_renamed_environments_are_renamed_outputs_of_the_discriminator() -> None
         ):
             theirs[names] = ours
     torch.testing.assert_close(method.loss(batch), other.loss(renamed))
-
-
-def test_one_environment_is_plain_supervision() -> None:
-    method, batch = make(DANN, environment=torch.zeros_like(ENVIRONMENT))
-    method.updates += 100
-    plain = method.node_losses(method.predict(batch), batch.y).mean()
-    loss = method.loss(batch)
-    torch.testing.assert_close(loss, plain)
-    inner = method.model.phi_in.weight
-    torch.testing.assert_close(
-        torch.autograd.grad(loss, inner)[0], torch.autograd.grad(plain, inner)[0]
-    )

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,18 +23,12 @@ from canet.methods.eerm import (
 from canet.methods.erm import ERM
 from canet.nn import Graph
 from canet.training.fields import TaskFields
+from tests.support.precision import double_precision
 from tests.support.tiny import tiny_task
 
 CPU = torch.device("cpu")
 EDGES = torch.tensor([[1, 2, 2, 3, 0, 0, 1], [0, 0, 0, 1, 1, 3, 1]])  # 2 → 0 twice, a loop at 1
-
-
-@pytest.fixture(autouse=True)
-def double_precision() -> Iterator[None]:
-    torch.manual_seed(0)
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+double = pytest.fixture(autouse=True)(double_precision)
 
 
 def make(

@@ -5,7 +5,7 @@ import torch
 
 from canet.methods import Batch
 from canet.methods.group_dro import GroupDRO
-from tests.support.labelled import ENVIRONMENT, make, predict_by_hand
+from tests.support.labelled import make, predict_by_hand
 
 LN2 = math.log(2)
 
@@ -53,11 +53,3 @@ def test_gradient_is_the_weighted_sum_of_the_risks_gradients() -> None:
     single = [torch.autograd.grad(r, weight, retain_graph=True)[0] for r in risks]
     expected = sum(q * grad for q, grad in zip(method.q.tolist(), single, strict=True))
     torch.testing.assert_close(torch.autograd.grad(loss, weight)[0], expected)
-
-
-def test_one_environment_is_plain_supervision() -> None:
-    method, batch = make(GroupDRO, environment=torch.zeros_like(ENVIRONMENT), eta=1.0)
-    for _ in range(3):
-        plain = method.node_losses(method.predict(batch), batch.y).mean()
-        torch.testing.assert_close(method.loss(batch), plain)
-    assert method.q.tolist() == [1.0]

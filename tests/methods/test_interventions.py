@@ -32,6 +32,7 @@ from canet.training import Trainer
 from canet.training.inference import read
 from canet.training.prepared import PreparedGraph
 from tests.support.tiny import tiny_task
+from tests.support.trainers import make, run_until, same_run
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::canet.methods.interventions.InterventionWarning"  # most of the few columns shift
@@ -128,9 +129,7 @@ def test_a_class_in_one_group_has_no_spread() -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_groups_of_training_nodes_are_assigned_to_all_nodes_of_the_batch(
-    sparse: bool,
-) -> None:
+def test_groups_of_training_nodes_are_assigned_to_all_nodes_of_the_batch(sparse: bool) -> None:
     view = two_worlds(sparse)
     group = infer_groups(view, 6)
     assert view.environment is not None
@@ -227,11 +226,7 @@ def test_a_step_adds_the_offset_of_each_group_to_its_features(
     given = replace(settings, interventions="given")
     with_offsets, expected, without = (
         Trainer(some, method, backbone, how, "cpu").run(0).method.state_dict()
-        for some, how in (
-            (task, given),
-            (replace(task, data=by_hand), settings),
-            (task, settings),
-        )
+        for some, how in ((task, given), (replace(task, data=by_hand), settings), (task, settings))
     )
     for name, tensor in expected.items():
         torch.testing.assert_close(with_offsets[name], tensor)
@@ -285,23 +280,10 @@ def test_garbage_at_test_nodes_changes_no_bit_of_training(
     assert all(first[name].equal(second[name]) for name in first)
 
 
-def test_a_stopped_run_with_interventions_resumes_to_the_same_bits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("canet.training.loop.CHECKPOINT_SECONDS", 0.0)
-    settings = CaNetSettings(hidden=8, epochs=12, interventions="inferred", num_groups=2)
-    trainer = Trainer(tiny_task(), "canet", "gcn", settings, "cpu")
-
-    def stop(done: int, total: int, score: float) -> None:
-        if done == 7:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        trainer.run(0, tmp_path / "run", on_progress=stop)
-    again, whole = trainer.run(0, tmp_path / "run"), trainer.run(0)
-    assert again.history == whole.history
-    for name, tensor in whole.method.state_dict().items():
-        assert again.method.state_dict()[name].equal(tensor)
+def test_a_stopped_run_with_interventions_resumes_to_the_same_bits(tmp_path: Path) -> None:
+    of = make(name="canet", interventions="inferred", num_groups=2)
+    run_until(7, tmp_path, of)
+    assert same_run(of.run(0, tmp_path), of.run(0))
 
 
 def test_given_interventions_need_environments() -> None:
@@ -340,10 +322,7 @@ def test_features_without_groups_are_rejected(x: Tensor) -> None:
         Trainer(task, "canet", "gcn", settings, "cpu").run(0)
 
 
-@pytest.mark.parametrize(
-    ("columns", "words"),
-    [([], "no effect"), ([1, 2, 5], "3 of 8")],
-)
+@pytest.mark.parametrize(("columns", "words"), [([], "no effect"), ([1, 2, 5], "3 of 8")])
 def test_interventions_on_no_or_too_many_columns_give_a_warning(
     columns: list[int], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import torch
 
 from canet.errors import CanetError
 from canet.methods import BACKBONES, METHODS
+from canet.methods.erm import ERM
 from canet.training import Trainer
 from tests.support.labelled import ENVIRONMENT, make
 from tests.support.tiny import tiny_task
@@ -54,6 +55,18 @@ def test_every_parameter_gets_a_finite_gradient(name: str, backbone: str) -> Non
     for parameter_name, parameter in method.named_parameters():
         assert parameter.grad is not None, parameter_name
         assert parameter.grad.isfinite().all(), parameter_name
+
+
+@pytest.mark.parametrize("name", [name for name in LABELLED if name != "irm"])
+def test_one_environment_is_plain_supervision(name: str) -> None:
+    method, batch = make(METHODS[name], environment=torch.zeros_like(ENVIRONMENT))
+    model = list(method.model.parameters())
+    for _ in range(3):
+        loss, plain = method.loss(batch), ERM.loss(method, batch)  # type: ignore[arg-type]
+        torch.testing.assert_close(loss, plain)
+        both = (torch.autograd.grad(x, model, retain_graph=True) for x in (loss, plain))
+        for ours, theirs in zip(*both, strict=True):
+            torch.testing.assert_close(ours, theirs)
 
 
 @every_method

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from canet.nn.backbones.decoupled import Decoupled
 from canet.nn.backbones.transformer import TransformerBranches
 from canet.nn.operations import multiply
 from canet.util.sparse import components
+from tests.support.precision import double_precision
 
 N, D, C = 9, 5, 3
 # 3 → 3 is a self-loop, 4 → 2 occurs twice, 0 and 2 have edges both ways, 7 and 8 are isolated.
@@ -27,14 +27,7 @@ PARTNER = torch.tensor([2, 3, 1, 0, 4])
 
 every_backbone = pytest.mark.parametrize("backbone", BACKBONES)
 every_depth = pytest.mark.parametrize("num_layers", [1, 2, 3])
-
-
-@pytest.fixture(autouse=True)
-def double_precision() -> Iterator[None]:
-    torch.manual_seed(0)
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+double = pytest.fixture(autouse=True)(double_precision)
 
 
 def make(backbone: Any, num_layers: int = 2) -> tuple[Mixup, Batch, Tensor]:
@@ -156,9 +149,7 @@ def test_loss_and_gradients_are_those_of_the_papers_sum_over_pairs(
     torch.testing.assert_close(ours, theirs)
     parameters = list(method.parameters())
     for got, wanted in zip(
-        torch.autograd.grad(ours, parameters),
-        torch.autograd.grad(theirs, parameters),
-        strict=True,
+        torch.autograd.grad(ours, parameters), torch.autograd.grad(theirs, parameters), strict=True
     ):
         torch.testing.assert_close(got, wanted)
 

@@ -5,7 +5,7 @@ import torch
 
 from canet.methods import Batch
 from canet.methods.vrex import VREx
-from tests.support.labelled import ENVIRONMENT, make, predict_by_hand
+from tests.support.labelled import make, predict_by_hand
 
 LN2 = math.log(2)
 
@@ -18,18 +18,6 @@ def test_loss_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = Batch(batch.x, batch.blocks, torch.tensor([0, 0, 1]), torch.tensor([0, 1, 0]))
     assert method.loss(batch).item() == pytest.approx(1.5 * LN2 + 0.25 * LN2**2)
     assert method.loss(batch).item() == pytest.approx(1.5 * LN2 + 10 * 0.25 * LN2**2)
-
-
-def test_one_environment_is_plain_supervision() -> None:
-    method, batch = make(
-        VREx, environment=torch.zeros_like(ENVIRONMENT), penalty_weight=1e6, anneal_steps=0
-    )
-    loss = method.loss(batch)
-    torch.testing.assert_close(loss, method.node_losses(method.predict(batch), batch.y).mean())
-    loss.backward()
-    for parameter in method.parameters():
-        assert parameter.grad is not None
-        assert parameter.grad.isfinite().all()
 
 
 def test_descent_on_a_heavy_penalty_brings_the_risks_together() -> None:

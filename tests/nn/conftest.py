@@ -1,16 +1,7 @@
 """Every test here computes in double precision, from the same random state."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
-import torch
 
+from tests.support.precision import double_precision
 
-@pytest.fixture(autouse=True)
-def double_precision() -> Iterator[None]:
-    torch.manual_seed(0)
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+double = pytest.fixture(autouse=True)(double_precision)

@@ -17,7 +17,6 @@ from tests.support.networks import (
     NUM_CLASSES,
     NUM_FEATURES,
     NUM_NODES,
-    apply,
     predict,
 )
 
@@ -119,41 +118,6 @@ def test_equal_branches_are_one_branch(backbone: str) -> None:
 
 
 # Ablations ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("backbone", ["gcn", "gat"])
-def test_shared_environment_has_one_estimator_and_one_mixture_for_all_layers(
-    backbone: str,
-) -> None:
-    model = make(num_layers=3, backbone=backbone, estimator="graph", shared_environment=True)
-    mixtures = []
-    for branches in model.branches:
-        branches.register_forward_pre_hook(lambda _, inputs: mixtures.append(inputs[-1]))
-    prediction = predict(model, features())
-    assert len(model.estimators) == 1
-    (environment,) = prediction.environments
-    assert len(mixtures) == 3
-    assert all(mixture.equal(environment.sample) for mixture in mixtures)
-
-
-def test_without_sharing_every_layer_has_its_own_environment() -> None:
-    model = make(num_layers=3)
-    prediction = predict(model, features())
-    assert len(model.estimators) == len(prediction.environments) == 3
-    first, second, _ = prediction.environments
-    assert not first.sample.allclose(second.sample)
-
-
-@pytest.mark.parametrize("backbone", ["gcn", "gat"])
-def test_without_a_learned_environment_the_branches_are_averaged(backbone: str) -> None:
-    model = make(num_layers=1, backbone=backbone, learned_environment=False)
-    x = features()
-    prediction = predict(model, x)
-    assert len(model.estimators) == 0
-    assert prediction.environments == ()
-    z = F.relu(model.phi_in(x))
-    e = torch.full((NUM_NODES, K), 1 / K)
-    torch.testing.assert_close(prediction.embedding, apply(model.branches[0], z, e))
 
 
 def test_estimator_shares_a_symmetric_propagation_and_else_has_one_along_the_edges() -> None:

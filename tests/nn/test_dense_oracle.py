@@ -323,46 +323,30 @@ def assert_same(
 
 @examples
 @variants
-def test_training_loss_and_gradients_are_those_of_the_dense_equations(
-    variant: Variant, example: Example, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("training", "some"),
+    [(True, False), (False, False), (True, True)],
+    ids=["training", "predicting", "training on some nodes"],
+)
+def test_model_and_gradients_are_those_of_the_dense_equations(
+    variant: Variant, example: Example, training: bool, some: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert_same(variant, example, training=True, monkeypatch=monkeypatch)
-
-
-@examples
-@variants
-def test_when_predicting_the_mixture_of_the_dense_equations_is_the_posterior(
-    variant: Variant, example: Example, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert_same(variant, example, training=False, monkeypatch=monkeypatch)
-
-
-@examples
-@variants
-def test_receptive_field_of_some_nodes_gives_their_rows_of_the_dense_equations(
-    variant: Variant, example: Example, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert_same(variant, example, True, monkeypatch, of_some_nodes=True)
+    assert_same(variant, example, training, monkeypatch, some)
 
 
 @pytest.mark.parametrize("of_some_nodes", [False, True], ids=["all", "some"])
 @modes
+@pytest.mark.parametrize("change", [{"shared_environment": True}, {"learned_environment": False}])
 @branches
-def test_one_environment_for_all_layers_follows_the_dense_equations(
-    variant: Variant, training: bool, of_some_nodes: bool, monkeypatch: pytest.MonkeyPatch
+def test_ablations_follow_the_dense_equations(
+    variant: Variant,
+    change: dict[str, Any],
+    training: bool,
+    of_some_nodes: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    shared = replace(variant, shared_environment=True)
-    assert_same(shared, EXAMPLES["random"], training, monkeypatch, of_some_nodes)
-
-
-@pytest.mark.parametrize("of_some_nodes", [False, True], ids=["all", "some"])
-@modes
-@branches
-def test_mean_of_branches_follows_the_dense_equations_with_a_uniform_environment(
-    variant: Variant, training: bool, of_some_nodes: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain = replace(variant, learned_environment=False)
-    assert_same(plain, EXAMPLES["random"], training, monkeypatch, of_some_nodes)
+    changed = replace(variant, **change)
+    assert_same(changed, EXAMPLES["random"], training, monkeypatch, of_some_nodes)
 
 
 @branches

@@ -15,51 +15,10 @@ import canet
 from canet.errors import InputError
 from canet.methods import BACKBONES, get_method
 from canet.nn import Graph
-from canet.nn.blocks import Operator
-from tests.support.networks import EDGES, NUM_CLASSES, NUM_FEATURES, NUM_NODES, operator_matrix
+from tests.support.networks import EDGES, NUM_CLASSES, NUM_FEATURES, NUM_NODES
 
-KINDS = ("symmetric", "renormalised", "mean", "sum", "attention")
 backbones = pytest.mark.parametrize("backbone", BACKBONES)
 methods = pytest.mark.parametrize("method", ["erm", "canet"])
-
-
-@pytest.fixture(autouse=True)
-def double() -> Any:
-    torch.set_default_dtype(torch.double)
-    yield
-    torch.set_default_dtype(torch.float32)
-
-
-def loop_matrix(edges: Tensor, weights: Tensor, n: int, kind: str, direction: str) -> Tensor:
-    """The matrix of an operator, entry by entry."""
-    a = [[0.0] * n for _ in range(n)]
-    for (source, target), weight in zip(edges.T.tolist(), weights.tolist(), strict=True):
-        row, col = (target, source) if direction == "along" else (source, target)
-        if kind in ("renormalised", "attention") and row == col:
-            continue
-        a[row][col] += weight
-    if kind in ("renormalised", "attention"):
-        for u in range(n):
-            a[u][u] += 1.0
-    degree = [sum(row) for row in a]
-    for u in range(n):
-        for v in range(n):
-            if kind in ("symmetric", "renormalised"):
-                product = degree[u] * degree[v]
-                a[u][v] = a[u][v] / product**0.5 if product > 0 else 0.0
-            if kind == "mean":
-                a[u][v] = a[u][v] / degree[u] if degree[u] > 0 else 0.0
-    return torch.tensor(a)
-
-
-@pytest.mark.parametrize("direction", ["along", "against"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_matrices_equal_loops(kind: Any, direction: Any) -> None:
-    weights = torch.linspace(0, 3, EDGES.shape[1])
-    matrix = operator_matrix(EDGES, NUM_NODES, Operator(kind, direction), weights)
-    expected = loop_matrix(EDGES, weights, NUM_NODES, kind, direction)
-    found = matrix.csr.to_dense()
-    assert found.numpy() == pytest.approx(expected.numpy(), abs=1e-12)
 
 
 def new_model(method: str, backbone: str) -> torch.nn.Module:

@@ -1,17 +1,15 @@
 from __future__ import annotations
 
-import itertools
 import math
 
 import pytest
 import torch
 from torch import Tensor
 
-from canet.nn import EnvironmentEstimator, Operator
+from canet.nn import EnvironmentEstimator
 from canet.nn import environment as environment_module
 from canet.nn.environment import draw
 from canet.nn.operations import Gathered
-from canet.nn.sparse_matrix import SparseMatrix
 
 N, H, K = 6, 4, 3
 
@@ -53,32 +51,6 @@ def test_graph_posterior_reads_neighbours_with_the_first_half_and_itself_with_th
         torch.testing.assert_close(environment.log_posterior[v].exp(), softmax_by_hand(logits))
 
 
-def test_mapping_before_propagating_is_the_same_posterior_with_the_same_gradients() -> None:
-    estimator = EnvironmentEstimator(H, K, "graph", operator=Operator("symmetric")).double().eval()
-    dense = torch.rand(N, N + 2, dtype=torch.double) * (torch.rand(N, N + 2) < 0.5)
-    matrix = SparseMatrix.from_torch(dense.to_sparse_csr())
-    z = torch.randn(N + 2, H, dtype=torch.double, requires_grad=True)
-    leaves = [z, estimator.linear.weight]
-    direction = torch.randn(N, K, dtype=torch.double)
-    ours = estimator.propagate(matrix, z @ estimator.projection()).log_posterior
-    slow = estimator(read(z[:N], dense @ z)).log_posterior
-    torch.testing.assert_close(ours, slow)
-    for mine, right in zip(
-        torch.autograd.grad((ours * direction).sum(), leaves),
-        torch.autograd.grad((slow * direction).sum(), leaves),
-        strict=True,
-    ):
-        torch.testing.assert_close(mine, right)
-
-
-@kinds
-@pytest.mark.parametrize("training", [True, False])
-def test_posteriors_and_samples_sum_to_one(kind: str, training: bool) -> None:
-    *_, environment = estimate(kind, tau=0.7, training=training)
-    torch.testing.assert_close(environment.log_posterior.exp().sum(dim=1), torch.ones(N))
-    torch.testing.assert_close(environment.sample.sum(dim=1), torch.ones(N))
-
-
 @kinds
 @pytest.mark.parametrize("tau", [0.5, 1.0, 3.0])
 def test_sample_is_the_gumbel_softmax_of_the_log_posterior(
@@ -104,44 +76,11 @@ def test_training_draws_new_noise_in_every_call() -> None:
     assert not estimator(read(*inputs)).sample.equal(environment.sample)
 
 
-def test_lower_temperature_gives_sharper_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    draws = draw(torch.empty(N, K))
-    monkeypatch.setattr(environment_module, "draw", lambda like: draws)
-    estimator, inputs, _ = estimate("node")
-    largest = []
-    for tau in (0.1, 0.5, 1.0, 5.0, 100.0):
-        estimator.tau = tau
-        largest.append(estimator(read(*inputs)).sample.max(dim=1).values)
-    for sharp, flat in itertools.pairwise(largest):
-        assert (sharp > flat).all()
-    assert (largest[-1] < 1 / K + 0.05).all()
-
-
-def test_samples_follow_the_posterior() -> None:
-    estimator = EnvironmentEstimator(1, 3, "node", tau=0.01)
-    with torch.no_grad():
-        estimator.linear.weight.zero_()
-        estimator.linear.bias.copy_(torch.tensor([0.5, 0.3, 0.2]).log())
-        sample = estimator(torch.zeros(20_000, 1)).sample
-    share = torch.nn.functional.one_hot(sample.argmax(dim=1), 3).double().mean(dim=0)
-    torch.testing.assert_close(share, torch.tensor([0.5, 0.3, 0.2]), rtol=0, atol=0.02)
-
-
 def test_noise_has_the_mean_and_spread_of_a_standard_gumbel() -> None:
     noise = -draw(torch.empty(100_000)).log()
     assert noise.isfinite().all()
     assert noise.mean().item() == pytest.approx(0.5772, abs=0.02)
     assert noise.std().item() == pytest.approx(math.pi / math.sqrt(6), abs=0.02)
-
-
-def test_gradients_pass_through_sample_and_posterior() -> None:
-    estimator, _, environment = estimate("graph")
-    for output in (environment.log_posterior, environment.sample):
-        (grad,) = torch.autograd.grad(
-            output[:, 0].sum(), estimator.linear.weight, retain_graph=True
-        )
-        assert grad.isfinite().all()
-        assert (grad != 0).all()
 
 
 @kinds
@@ -154,15 +93,6 @@ def test_total_expected_log_is_that_of_the_posteriors_under_the_sample(kind: str
         assert total.item() == pytest.approx(slow, rel=1e-5)
         given = environment._replace(expected_log=torch.arange(N, dtype=torch.float))
         assert given.first(n).total_expected_log().item() == sum(range(n))
-
-
-def test_first_nodes_of_an_environment() -> None:
-    _, _, environment = estimate("node")
-    assert environment.first(N) is environment
-    first = environment.first(2)
-    assert first.log_posterior.equal(environment.log_posterior[:2])
-    assert first.sample.equal(environment.sample[:2])
-    assert first.expected_log is None
 
 
 def test_extreme_logits_stay_finite() -> None:

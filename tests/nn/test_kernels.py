@@ -14,25 +14,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from canet.nn import (
-    BACKBONES,
-    CaNet,
-    EnvironmentEstimator,
-    Graph,
-    Operator,
-    sparse_matrix,
-)
+from canet.nn import BACKBONES, CaNet, EnvironmentEstimator, Graph, Operator, sparse_matrix
 from canet.nn import environment as environment_module
 from canet.nn.backbones.gat import NEGATIVE_SLOPE
 from canet.nn.environment import Environment, EstimatorKind
-from canet.nn.operations import (
-    Gathered,
-    fused,
-    mix_each,
-    mix_joined,
-    multiply,
-    select_rows,
-)
+from canet.nn.operations import Gathered, fused, mix_each, mix_joined, multiply, select_rows
 from canet.nn.operations.attention import fused_attend
 from canet.nn.operations.products import product
 from canet.nn.sparse_matrix import Pattern
@@ -104,11 +90,7 @@ def value_and_gradients(
     ],
 )
 def test_fused_attention_and_its_gradients_are_those_of_the_composed_one(
-    branches: int,
-    hidden: int,
-    dtype: torch.dtype,
-    with_own: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    branches: int, hidden: int, dtype: torch.dtype, with_own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pattern, tensors = pattern_with_a_hub(), inputs(branches, hidden, dtype)
     by_kernel = value_and_gradients(pattern, tensors, with_own)
@@ -214,11 +196,7 @@ def mix(x: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
 @pytest.mark.parametrize("shared", [True, False], ids=["neighbours and own", "an input each"])
 @pytest.mark.parametrize(
     ("branches", "width", "out"),
-    [
-        (1, 8, 4),
-        (2, 40, 48),
-        *(pytest.param(*size, marks=gpu_only) for size in LARGER),
-    ],
+    [(1, 8, 4), (2, 40, 48), *(pytest.param(*size, marks=gpu_only) for size in LARGER)],
 )
 def test_fused_layer_and_its_gradients_are_those_of_double_precision(
     branches: int, width: int, out: int, shared: bool

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from canet.nn import CaNet, SparseMatrix
 from tests.support.networks import (
     EDGES,
+    HIDDEN,
     MODELS,
     NO_EDGES,
     NUM_CLASSES,
@@ -43,7 +44,9 @@ def test_order_of_edges_changes_nothing(name: str) -> None:
 
 @models
 @pytest.mark.parametrize("edges", [EDGES, NO_EDGES], ids=["awkward", "no edges"])
-def test_awkward_graphs_give_finite_outputs_and_gradients(name: str, edges: Tensor) -> None:
+def test_awkward_graphs_give_finite_outputs_and_every_parameter_learns(
+    name: str, edges: Tensor
+) -> None:
     model = MODELS[name](num_layers=3, dropout=0.3)
     prediction = predict(model, features(), edges)
     loss = F.cross_entropy(prediction.logits, torch.arange(NUM_NODES) % NUM_CLASSES)
@@ -55,6 +58,15 @@ def test_awkward_graphs_give_finite_outputs_and_gradients(name: str, edges: Tens
     alone = ("query", "key") if edges is NO_EDGES else ()
     for parameter_name, parameter in model.named_parameters():
         assert parameter_name.split(".")[-2] in alone or parameter.grad.isfinite().all()
+        assert edges is NO_EDGES or (parameter.grad != 0).any(), parameter_name
+
+
+@models
+def test_logits_are_the_last_map_of_the_embedding(name: str) -> None:
+    model = MODELS[name](num_layers=3).eval()
+    prediction = predict(model, features())
+    assert prediction.embedding.shape == (NUM_NODES, HIDDEN)
+    torch.testing.assert_close(prediction.logits, model.phi_out(prediction.embedding))
 
 
 @pytest.mark.parametrize("along", [name for name in MODELS if name.endswith("along")])

@@ -21,19 +21,12 @@ def neighbourhood(edges: Tensor = EDGES, num_nodes: int = NUM_NODES) -> Pattern:
     return operator_matrix(edges, num_nodes, Operator("attention")).pattern
 
 
-def test_mixing_branches_is_the_sum_of_weighted_maps() -> None:
-    inputs, weight, e = torch.randn(5, 2), torch.randn(K, 2, H), torch.rand(5, K)
-    mixed = mix_branches(inputs, weight, e)
+@pytest.mark.parametrize("inputs", [(5, 2), (5, K, 2)], ids=["shared", "an input each"])
+def test_mixing_branches_is_the_sum_of_weighted_maps(inputs: tuple[int, ...]) -> None:
+    x, weight, e = torch.randn(inputs), torch.randn(K, 2, H), torch.rand(5, K)
+    mixed, each = mix_branches(x, weight, e), x.view(5, -1, 2).expand(5, K, 2)
     for u in range(5):
-        expected = sum(e[u, k] * (weight[k].T @ inputs[u]) for k in range(K))
-        torch.testing.assert_close(mixed[u], expected)
-
-
-def test_mixing_takes_an_input_for_each_branch_too() -> None:
-    inputs, weight, e = torch.randn(5, K, 2), torch.randn(K, 2, H), torch.rand(5, K)
-    mixed = mix_branches(inputs, weight, e)
-    for u in range(5):
-        expected = sum(e[u, k] * (weight[k].T @ inputs[u, k]) for k in range(K))
+        expected = sum(e[u, k] * (weight[k].T @ each[u, k]) for k in range(K))
         torch.testing.assert_close(mixed[u], expected)
 
 

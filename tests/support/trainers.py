@@ -15,11 +15,15 @@ from tests.support.tiny import tiny_task
 
 
 def make(
-    task: ShiftTask | None = None, name: str = "erm", backbone: str = "gcn", **settings: Any
+    task: ShiftTask | None = None,
+    name: str = "erm",
+    backbone: str = "gcn",
+    device: str = "cpu",
+    **settings: Any,
 ) -> Trainer:
     quick = {"hidden": 8, "epochs": 12, "learning_rate": 0.02} | settings
     return Trainer(
-        task or tiny_task(), name, backbone, METHODS[name].settings_type(**quick), device="cpu"
+        task or tiny_task(), name, backbone, METHODS[name].settings_type(**quick), device
     )
 
 

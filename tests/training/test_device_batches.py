@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -9,22 +10,19 @@ import numpy as np
 import pytest
 import torch
 
-from canet.methods import METHODS
 from canet.nn.operations import fused
 from canet.training import Trainer, device_batches, feature_rows, prepared
 from canet.training.device_batches import DeviceBatches, DeviceData, epoch_order, epoch_seed
 from canet.training.epochs import BatchEpochs
 from canet.training.prepared import task_graph
 from tests.support.gpu import needs_gpu
-from tests.support.tiny import tiny_task
+from tests.support.trainers import make as new_trainer
 
 SETTINGS: dict[str, Any] = {"epochs": 6, "dropout": 0.0, "batch_size": 5, "fanout": "3,2"}
 
 
 def make(method: str, device: str, **settings: Any) -> Trainer:
-    kind = METHODS[method].settings_type
-    chosen = kind(hidden=8, learning_rate=0.02, **SETTINGS | settings)
-    return Trainer(tiny_task(), method, "gcn", chosen, device)
+    return new_trainer(None, method, device=device, **SETTINGS | settings)
 
 
 @pytest.fixture
@@ -65,7 +63,10 @@ def test_padded_steps_have_the_losses_of_other_batches(monkeypatch: pytest.Monke
 
 @needs_gpu
 @pytest.mark.parametrize("method", ["erm", "irm", "group_dro", "canet"])
-def test_captured_steps_have_the_losses_of_the_cpu(method: str, steps: list[str]) -> None:
+def test_captured_steps_have_the_losses_of_the_cpu(
+    method: str, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("canet.training.trainer.fast_products", lambda device: nullcontext())
     settings = {"tau": 1e6} if method == "canet" else {}  # hardly any noise
     cpu, gpu = (make(method, device, **settings).run() for device in ("cpu", "cuda"))
     assert steps[-1] == "DeviceBatches"
@@ -95,11 +96,11 @@ def test_captured_steps_read_edges_from_pinned_memory(
     steps: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = make("erm", "cuda").run()
-    task = tiny_task()
+    task = make("erm", "cuda").task
     room = 20 * task.num_nodes  # for arrays over nodes, not for the edges
     monkeypatch.setattr(prepared, "has_room", lambda size, device: size < room)
     trainer = Trainer(task, "erm", "gcn", make("erm", "cuda").settings, "cuda")
-    graph = task_graph(task, False).graph_to_draw(trainer.fields._operators, trainer.device)
+    graph = task_graph(task, False).graph_to_draw(trainer.fields.operators, trainer.device)
     assert graph._neighbours["along"].col.is_pinned()
     assert trainer.fields._graph(False, trainer.device).device.type == "cpu"
     found = trainer.run()

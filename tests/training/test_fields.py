@@ -60,24 +60,10 @@ def test_batch_reads_exactly_the_nodes_that_reach_its_split(inductive: bool) -> 
         assert read[: nodes.numel()] == nodes.tolist()
 
 
-@pytest.mark.parametrize("split", ["train", "valid", "test_id"])
-def test_no_batch_of_training_time_holds_a_hidden_node(split: str) -> None:
-    seen = nodes_in(fields_of(numbered(tiny_task(inductive=False))).batch(split))
-    assert max(seen) >= NUM_ID
-    seen = nodes_in(fields_of(numbered(tiny_task(inductive=True))).batch(split))
-    assert max(seen) < NUM_ID
-
-
 def test_in_distribution_nodes_without_a_split_are_observed() -> None:
     task = numbered(tiny_task(inductive=True))
     read = nodes_in(fields_of(replace(task, test_id=task.test_id[:1])).batch("train"))
     assert set(read) & set(task.test_id[1:].tolist())
-
-
-def test_shifted_sets_read_the_whole_graph_even_if_training_does_not() -> None:
-    inductive, transductive = fields_of(tiny_task(inductive=True)), fields_of(tiny_task())
-    for split in ("ood/near", "ood/far"):
-        torch.testing.assert_close(inductive.batch(split).x, transductive.batch(split).x)
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
@@ -95,14 +81,9 @@ def test_prediction_from_a_batch_is_that_from_the_whole_graph(
     for split, nodes in task.splits().items():
         batch = fields.batch(split)
         assert isinstance(batch.x, SparseMatrix if sparse else Tensor)
+        assert batch is fields.batch(split)
+        assert batch.y.equal(task.data.y[nodes])
         torch.testing.assert_close(method.predict(batch), expected[nodes])
-
-
-def test_batch_holds_the_labels_of_its_split() -> None:
-    task = tiny_task()
-    fields = fields_of(task)
-    for split, nodes in task.splits().items():
-        assert fields.batch(split).y.equal(task.data.y[nodes])
 
 
 def test_only_training_nodes_carry_environments_and_they_count_from_zero() -> None:
@@ -127,18 +108,6 @@ def test_view_shows_only_what_exists_at_training_time() -> None:
     batch = fields_of(task).batch("valid")
     assert blocks[-1].num_dst == task.valid.numel()
     assert x.shape == batch.x.shape
-
-
-def test_task_without_environments_has_none_in_its_batches() -> None:
-    task = tiny_task()
-    data = task.data.clone()
-    del data.environment
-    assert fields_of(replace(task, data=data)).batch("train").environment is None
-
-
-def test_batch_is_built_once() -> None:
-    fields = fields_of(tiny_task())
-    assert fields.batch("valid") is fields.batch("valid")
 
 
 def in_graphs(task: ShiftTask) -> ShiftTask:

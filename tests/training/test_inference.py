@@ -88,12 +88,6 @@ def test_a_pass_leaves_no_gradients_and_draws_nothing() -> None:
     assert forward(method, graph()).logits.equal(found.logits)
 
 
-def test_the_embedding_is_the_input_of_the_last_map() -> None:
-    method = make("erm", "gcn")
-    found = forward(method, graph())
-    assert_close(method.model.phi_out(found.embedding), found.logits)
-
-
 def test_predictions_that_are_not_finite_are_an_error_for_the_requested_nodes() -> None:
     own, method = graph(), make("erm", "gcn")
     torch.nn.init.ones_(method.model.phi_in.weight)

@@ -1,4 +1,4 @@
-"""The training loop: captured epochs, several runs on a GPU, and averaged weights."""
+"""The training loop: captured epochs, and several runs on a GPU."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
-from canet.methods import BACKBONES, METHODS, Method
+from canet.methods import BACKBONES, METHODS
 from canet.training import Run, Trainer, loop
 from tests.support.gpu import needs_gpu
 from tests.support.tiny import tiny_task
+from tests.support.trainers import make as new_trainer
+from tests.support.trainers import run_until
 
 
 def make(
     name: str = "canet", backbone: str = "gcn", device: str = "cuda", **changes: Any
 ) -> Trainer:
-    settings = METHODS[name].settings_type(hidden=8, epochs=12, learning_rate=0.02, **changes)
-    return Trainer(tiny_task(), name, backbone, settings, device)
+    return new_trainer(None, name, backbone, device, **changes)
 
 
 def assert_same(first: Run, second: Run) -> None:
@@ -98,27 +98,9 @@ def test_captured_run_resumes_from_its_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = make().run(0)
-    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
-    advance = loop.Loop.advance
-
-    def stop_at_eight(self: loop.Loop) -> None:
-        if self.epoch == 8:
-            raise KeyboardInterrupt
-        advance(self)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loop.Loop, "advance", stop_at_eight)
-        with pytest.raises(KeyboardInterrupt):
-            make().run(0, tmp_path)
+    monkeypatch.setattr(loop, "EPOCHS_BETWEEN_CHECKS", 4)
+    run_until(8, tmp_path, make())
     assert_same(whole, make().run(0, tmp_path))
-
-
-def loop_of(of: Trainer) -> loop.Loop:
-    return of._loop(0, run_folder=None, ood_curves=False, lane=0)
-
-
-def parameters(method: Method) -> list[Tensor]:
-    return [parameter.detach().clone() for parameter in method.parameters()]
 
 
 def test_seeds_together_on_a_cpu_are_the_runs_of_each(tmp_path: Path) -> None:

@@ -8,23 +8,12 @@ from canet.methods.interventions import InterventionSettings
 from canet.nn import BACKBONES, Backbone, get_backbone
 from canet.util.plugins import add_plugins
 
+CLASSES = (
+    *("erm:ERM", "irm:IRM", "coral:CORAL", "dann:DANN", "group_dro:GroupDRO", "mixup:Mixup"),
+    *("sr_gnn:SRGNN", "eerm:EERM", "vrex:VREx", "canet:CaNetMethod"),
+)
 METHODS: dict[str, type[Method]] = {
-    cls.name: cls
-    for cls in map(
-        resolve_name,
-        (
-            "canet.methods.erm:ERM",
-            "canet.methods.irm:IRM",
-            "canet.methods.coral:CORAL",
-            "canet.methods.dann:DANN",
-            "canet.methods.group_dro:GroupDRO",
-            "canet.methods.mixup:Mixup",
-            "canet.methods.sr_gnn:SRGNN",
-            "canet.methods.eerm:EERM",
-            "canet.methods.vrex:VREx",
-            "canet.methods.canet:CaNetMethod",
-        ),
-    )
+    cls.name: cls for cls in (resolve_name(f"canet.methods.{path}") for path in CLASSES)
 }
 add_plugins("canet.methods", METHODS, Method)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,6 @@ class ModelSettings:
         "raw",
         "scaling of the features: raw (unchanged), rows (each row divided by its sum), or "
         "centred or standardised per graph",
-        choices=get_args(Scaling),
     )
 
     def __post_init__(self) -> None:
@@ -55,15 +54,9 @@ class Settings(ModelSettings):
         0.2, "dropout probability", minimum=0, below=1, search=(0.0, 0.1, 0.2, 0.5)
     )
     direction: Direction = setting(
-        "along",
-        "propagate along the edges (from source to target) or against them",
-        choices=("along", "against"),
+        "along", "propagate along the edges (from source to target) or against them"
     )
-    norm: Norm = setting(
-        "none",
-        "normalisation after every layer: none, or layer (LayerNorm)",
-        choices=("none", "layer"),
-    )
+    norm: Norm = setting("none", "normalisation after every layer: none, or layer (LayerNorm)")
     residual: bool = setting(
         False,
         "add residual connections to gcn and gat; CaNet and the other backbones always have them",
@@ -77,7 +70,6 @@ class Settings(ModelSettings):
     loss: LossName = setting(
         "cross_entropy",
         "supervised loss; binary_cross_entropy treats each class as a binary problem",
-        choices=("cross_entropy", "binary_cross_entropy"),
     )
     epochs: int = setting(500, "number of training epochs", minimum=1)
     batch_size: int = setting(
@@ -242,11 +234,7 @@ class Method(nn.Module):
 
     def update(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
         """Run one training step and return its loss, detached."""
-        optimizer.zero_grad(set_to_none=True)
-        loss = self.loss(self.intervene(batch))
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
+        return descend(self.loss(self.intervene(batch)), optimizer)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the training objective, a scalar."""
@@ -307,3 +295,14 @@ class Method(nn.Module):
         member = self.membership(environment)
         count = member.sum(dim=0)
         return torch.where(count > 0, losses @ member / count.clamp(min=1), losses.mean())
+
+
+def descend(loss: Tensor, optimizer: torch.optim.Optimizer) -> Tensor:
+    """Take one optimizer step on a loss and return the loss, detached.
+
+    Only parameters on which the loss depends change.
+    """
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+    return loss.detach()

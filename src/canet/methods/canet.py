@@ -39,18 +39,14 @@ class CaNetSettings(InterventionSettings):
     estimator: EstimatorKind = setting(
         "graph",
         "input of the environment estimator: node (the node alone) or graph (also its neighbours)",
-        choices=("node", "graph"),
     )
     propagation: Propagation = setting(
-        "symmetric",
-        "normalisation of the propagation in gcn branches",
-        choices=("symmetric", "sum"),
+        "symmetric", "normalisation of the propagation in gcn branches"
     )
     prior: Literal["uniform", "mixture", "none"] = setting(
         "uniform",
         "prior of the pseudo-environments: uniform, mixture (of posteriors), or none (no "
         "regulariser)",
-        choices=("uniform", "mixture", "none"),
     )
     reg_weight: float = setting(
         1.0, "λ, weight of the regulariser", minimum=0, search=(0.1, 0.5, 1.0, 2.0)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from canet.methods.base import Batch, Method, Settings, TrainingView
+from canet.methods.base import Batch, Method, Settings, TrainingView, descend
 from canet.nn import Block, Features, Graph
 from canet.nn.model import rows_of
 from canet.settings import setting
@@ -215,17 +215,6 @@ class Editors:
         editor, destination, slot = is_new.nonzero(as_tuple=True)
         source = chosen[editor, destination, slot]
         return torch.cat([kept, torch.stack([editor, source, destination])], dim=1)
-
-
-def descend(loss: Tensor, optimizer: torch.optim.Optimizer) -> Tensor:
-    """Take one optimizer step on a loss and return the loss, detached.
-
-    Only parameters on which the loss depends change.
-    """
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    optimizer.step()
-    return loss.detach()
 
 
 def log_probability(logits: Tensor, draw: Tensor) -> Tensor:

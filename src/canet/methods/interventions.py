@@ -58,7 +58,6 @@ class InterventionSettings(Settings):
         "none",
         "random offsets in training, for columns that shift: none, inferred (one offset per group "
         "of nodes with similar features) or given (one offset per environment)",
-        choices=("none", "inferred", "given"),
     )
     intervention_width: float = setting(
         6.0,
@@ -152,7 +151,6 @@ class Interventions:
 def _warn_about_columns(between: GroupSpread) -> None:
     """Warn if interventions change no columns, or too many."""
     num_shifted, num_columns = int(between.is_shifted.sum()), between.is_shifted.numel()
-    message = ""
     if not num_shifted:
         message = (
             "interventions have no effect: no feature column shifts between groups of nodes of "
@@ -163,8 +161,9 @@ def _warn_about_columns(between: GroupSpread) -> None:
             f"interventions change {num_shifted:,} of {num_columns:,} feature columns, which may "
             "lower the score: compare with interventions=none"
         )
-    if message:
-        warnings.warn(message, InterventionWarning, stacklevel=3)
+    else:
+        return
+    warnings.warn(message, InterventionWarning, stacklevel=3)
 
 
 def groups_of(settings: Any, view: TrainingView) -> tuple[Tensor, int]:

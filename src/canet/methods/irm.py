@@ -55,11 +55,7 @@ class IRM(Method):
         return loss
 
     def risks_and_slopes(
-        self,
-        logits: Tensor,
-        y: Tensor,
-        environment: Tensor | None,
-        weight: Tensor | None = None,
+        self, logits: Tensor, y: Tensor, environment: Tensor | None, weight: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return $R_e$ and $\\nabla_w R_e$ $[E]$; only the logits depend on w."""
         scale = logits.new_ones(self.num_environment_labels, requires_grad=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -104,6 +105,7 @@ def _minimise(discrepancy: Discrepancy, classes: np.ndarray, low: float, high: f
     )
 
 
+@dataclass(eq=False)
 class _Conditions:
     """The optimality conditions at a point, and Newton steps towards their solution,
 
@@ -113,22 +115,21 @@ class _Conditions:
     products in the third. The rows of A $[C, n]$ are the classes. u and v stay positive.
     """
 
-    def __init__(
-        self,
-        discrepancy: Discrepancy,
-        classes: np.ndarray,
-        low: float,
-        high: float,
-        beta: np.ndarray,
-        y: np.ndarray,
-        u: np.ndarray,
-        v: np.ndarray,
-    ) -> None:
-        self.quadratic, self.classes = discrepancy.quadratic, classes
-        self.above, self.below, self.u, self.v = beta - low, high - beta, u, v
-        self.residual = self.quadratic @ beta - discrepancy.linear - classes.T @ y - u + v
-        self.missing = classes @ (1 - beta)
-        self.gap = float(self.above @ u + self.below @ v)
+    discrepancy: Discrepancy
+    classes: np.ndarray
+    low: float
+    high: float
+    beta: np.ndarray
+    y: np.ndarray
+    u: np.ndarray
+    v: np.ndarray
+
+    def __post_init__(self) -> None:
+        self.above, self.below = self.beta - self.low, self.high - self.beta
+        self.residual = self.discrepancy.quadratic @ self.beta - self.discrepancy.linear
+        self.residual = self.residual - self.classes.T @ self.y - self.u + self.v
+        self.missing = self.classes @ (1 - self.beta)
+        self.gap = float(self.above @ self.u + self.below @ self.v)
 
     def solve(
         self, change_u: np.ndarray, change_v: np.ndarray
@@ -149,7 +150,9 @@ class _Conditions:
         """Cholesky factors of the linear systems of β and of y in `solve`."""
         from scipy.linalg import cho_factor, cho_solve
 
-        factor = cho_factor(self.quadratic + np.diag(self.u / self.above + self.v / self.below))
+        factor = cho_factor(
+            self.discrepancy.quadratic + np.diag(self.u / self.above + self.v / self.below)
+        )
         return factor, cho_factor(self.classes @ cho_solve(factor, self.classes.T))
 
     def max_step(self, to_beta: np.ndarray, to_u: np.ndarray, to_v: np.ndarray) -> float:

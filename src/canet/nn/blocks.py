@@ -94,10 +94,7 @@ class ReceptiveField:
     blocks: tuple[Block, ...]  # one block per layer, in the order of the layers
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> ReceptiveField:
-        moved: dict[int, Block] = {}
-        for block in self.blocks:
-            if id(block) not in moved:
-                moved[id(block)] = block.to(device, dtype)
-        return ReceptiveField(
-            self.nodes.to(device), tuple(moved[id(block)] for block in self.blocks)
-        )
+        distinct = {id(block): block for block in self.blocks}
+        moved = {key: block.to(device, dtype) for key, block in distinct.items()}
+        blocks = tuple(moved[id(block)] for block in self.blocks)
+        return ReceptiveField(self.nodes.to(device), blocks)

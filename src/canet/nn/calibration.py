@@ -62,7 +62,23 @@ class Calibration:
         trained with class weights overestimates the probability of rare classes; a temperature
         cannot correct that.
         """
-        theta = _fit_bias(logits, y)
+        n, hot = len(y), np.eye(logits.shape[1])[y]
+        prior = np.array([LOG_TEMPERATURE_STD, *[BIAS_STD] * logits.shape[1]]) ** -2.0
+
+        def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
+            scaled = logits / math.exp(theta[0])
+            shifted = scaled + theta[1:]
+            excess = softmax(shifted, axis=1) - hot
+            value = (logsumexp(shifted, axis=1) - (shifted * hot).sum(axis=1)).sum()
+            slope = np.array([-(excess * scaled).sum(), *excess.sum(axis=0)])
+            return (value + (prior * theta**2).sum() / 2) / n, (slope + prior * theta) / n
+
+        bounds = [
+            (math.log(MIN_TEMPERATURE), math.log(MAX_TEMPERATURE)),
+            *[(None, None)] * logits.shape[1],
+        ]
+        start = np.zeros(1 + logits.shape[1])
+        theta = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
         return cls(math.exp(theta[0]), theta[1:].tolist())
 
     def with_threshold(
@@ -123,24 +139,3 @@ class Calibration:
             return np.asarray(probabilities.argmax(axis=1))
         positive, limit = self.rarer(), self.threshold_as_number(threshold, calibrated)
         return np.where(probabilities[:, positive] >= limit, positive, 1 - positive)
-
-
-def _fit_bias(logits: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Fit the log temperature and one bias per class $[1 + C]$ to class indices $[n]$."""
-    n, hot = len(y), np.eye(logits.shape[1])[y]
-    prior = np.array([LOG_TEMPERATURE_STD, *[BIAS_STD] * logits.shape[1]]) ** -2.0
-
-    def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
-        scaled = logits / math.exp(theta[0])
-        shifted = scaled + theta[1:]
-        excess = softmax(shifted, axis=1) - hot
-        value = (logsumexp(shifted, axis=1) - (shifted * hot).sum(axis=1)).sum()
-        slope = np.array([-(excess * scaled).sum(), *excess.sum(axis=0)])
-        return (value + (prior * theta**2).sum() / 2) / n, (slope + prior * theta) / n
-
-    bounds = [
-        (math.log(MIN_TEMPERATURE), math.log(MAX_TEMPERATURE)),
-        *[(None, None)] * logits.shape[1],
-    ]
-    start = np.zeros(1 + logits.shape[1])
-    return np.asarray(minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x)

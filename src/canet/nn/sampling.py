@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
@@ -101,11 +102,8 @@ def relabel(
 
 def most_nodes(num_nodes: int, fanout: Sequence[int], limit: int) -> list[int]:
     """Return the largest possible number of nodes after each hop, at most `limit`."""
-    found = []
-    for count in fanout:
-        num_nodes = min(num_nodes * (1 + count), limit)
-        found.append(num_nodes)
-    return found
+    sizes = accumulate(fanout, lambda n, count: min(n * (1 + count), limit), initial=num_nodes)
+    return list(sizes)[1:]
 
 
 def parse_fanout(text: str, num_layers: int) -> tuple[int, ...]:

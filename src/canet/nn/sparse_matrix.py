@@ -22,13 +22,13 @@ class Segments(NamedTuple):
     ones may be empty: empty segments have the last slot.
     """
 
+    num_slots: int
     row: Tensor
     begin: Tensor
     end: Tensor
     slot: Tensor
     long_row: Tensor
     first_slot: Tensor
-    num_slots: int
 
 
 class Pattern:
@@ -87,7 +87,7 @@ class Pattern:
         if min(self.nnz, self.longest or self.nnz) <= SEGMENT:
             number = torch.arange(num_rows, dtype=torch.int32, device=length.device)
             slot, none = torch.full_like(number, -1), number.new_empty(0)
-            return Segments(number, self.rowptr[:-1], self.rowptr[1:], slot, none, none, 0)
+            return Segments(0, number, self.rowptr[:-1], self.rowptr[1:], slot, none, none)
         num_long = self.nnz // SEGMENT
         num_slots = 2 * num_long + 1
         count = (length + SEGMENT - 1).div(SEGMENT, rounding_mode="floor").clamp(min=1).long()
@@ -107,15 +107,8 @@ class Pattern:
         long_row = torch.searchsorted(is_long.cumsum(0), number).clamp(max=num_rows - 1)
         last_slot = (count * is_long).cumsum(0)[long_row]
         first_slot = torch.cat([last_slot.new_zeros(1), last_slot])
-        return Segments(
-            row.int(),
-            begin.int(),
-            end.int(),
-            slot.int(),
-            long_row.int(),
-            first_slot.int(),
-            num_slots,
-        )
+        parts = (t.int() for t in (row, begin, end, slot, long_row, first_slot))
+        return Segments(num_slots, *parts)
 
     def csr(self, value: Tensor) -> Tensor:
         """Return a torch sparse CSR tensor with values $[nnz]$."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -17,31 +18,27 @@ from canet.training.loop import TrainEpoch
 from canet.util import distributed
 
 
+@dataclass
 class BatchEpochs:
     """Trains on batches; several processes train on a part of each batch.
 
     Then each process draws its own dropout and pseudo-environments, which follow from the seed, the
     epoch and its number.
-
-    Args:
-        batches: Returns the batches of an epoch, counted from 0, for a model; None for a batch of
-            which this process has no node.
-        seed: Seed of the run.
     """
 
-    def __init__(
-        self, batches: Callable[[int, GraphModel], Iterable[Batch | None]], seed: int
-    ) -> None:
-        self._batches, self._seed = batches, seed
-        self._num_nodes = 0  # of the present batch in this process
+    # Returns the batches of an epoch, counted from 0, for a model; None for a batch of which this
+    # process has no node.
+    batches: Callable[[int, GraphModel], Iterable[Batch | None]]
+    seed: int  # of the run
+    _num_nodes: int = 0  # of the present batch in this process
 
     def __call__(self, method: Method, optimizer: torch.optim.Optimizer, epoch: int) -> Tensor:
         """Train one epoch, and return the mean loss."""
         total = torch.zeros(2, dtype=torch.double, device=method.model.phi_out.weight.device)
         if distributed.world_size() > 1:
-            torch.manual_seed(epoch_seed(self._seed, epoch) + distributed.rank())
+            torch.manual_seed(epoch_seed(self.seed, epoch) + distributed.rank())
         with self._averaged_gradients(optimizer):
-            for batch in self._batches(epoch, method.model):
+            for batch in self.batches(epoch, method.model):
                 if batch is not None:
                     self._num_nodes = batch.y.numel()
                     loss = method.update(batch, optimizer).double()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import torch
@@ -32,6 +33,7 @@ def hides_shifted_nodes(task: ShiftTask, split: str) -> bool:
     return task.inductive and split in TRAINING_GRAPH_SPLITS
 
 
+@dataclass(eq=False)
 class TaskFields:
     """The batches of a task, for models with given operators and depth.
 
@@ -43,22 +45,18 @@ class TaskFields:
     pieces, with the same result.
     """
 
-    def __init__(
-        self,
-        task: ShiftTask,
-        operators: Sequence[Operator],
-        num_layers: int,
-        device: torch.device,
-        scaling: Scaling = "raw",
-        in_batches: bool = False,
-    ) -> None:
-        self.task = task
+    task: ShiftTask
+    operators: Sequence[Operator]
+    num_layers: int
+    device: torch.device
+    scaling: Scaling = "raw"
+    in_batches: bool = False
+
+    def __post_init__(self) -> None:
+        task = self.task
         self.nodes = task.scored()
-        self.in_pieces = "csr" in task.data or (in_batches and task.num_edges > MAX_EDGES)
-        self._operators = operators
-        self._num_layers = num_layers
-        self._device = device
-        self._scaling: Scaling = scaling
+        many_edges = self.in_batches and task.num_edges > MAX_EDGES
+        self.in_pieces = "csr" in task.data or many_edges
         self._readers: dict[bool, RowReader] = {}
         self._batches: dict[str, Batch] = {}
         self._pieces: dict[tuple[str, ...], Pieces] = {}
@@ -92,37 +90,31 @@ class TaskFields:
             model: The model, if it attends over whole graphs: its sums over all nodes are computed
                 once, with the present weights.
         """
-        attends = any(operator.kind == "graph" for operator in self._operators)
+        attends = any(operator.kind == "graph" for operator in self.operators)
         is_partial = self.in_pieces or any(count > 0 for count in fanout)
         sums = self._sums(model) if model is not None and attends and is_partial else []
-        return prefetched(self._training_batches(size, fanout, seed, epoch, sums), self._device)
+        nodes = self.task.train
+        order, first = epoch_order(nodes.numel(), epoch_seed(seed, epoch))
+
+        def batches() -> Iterator[Batch | None]:
+            for number, chosen in enumerate(order.split(size or nodes.numel())):
+                own = first + number * len(fanout)
+                part = nodes[chosen[distributed.rank() :: distributed.world_size()]]
+                if part.numel():
+                    yield self._training_batch(part, *self._draw(part, fanout, own, sums))
+                else:
+                    yield None
+
+        return prefetched(batches(), self.device)
 
     def _sums(self, model: GraphModel) -> list[Tensor]:
         """Return the sums over graphs of each layer of a model, without dropout."""
         hidden, was_training = self._hidden("train"), model.training
         model.eval()
-        pieces = Pieces(self._graph(hidden), self._num_layers)
-        found = pieces.sums(model, partial(self._rows, hidden=hidden))
+        pieces = Pieces(self._graph(hidden), self.num_layers)
+        found = pieces.sums(model, self._reader(hidden).rows)
         model.train(was_training)
         return found
-
-    def _training_batches(
-        self,
-        size: int,
-        fanout: Sequence[int],
-        seed: int,
-        epoch: int,
-        sums: Sequence[Tensor],
-    ) -> Iterator[Batch | None]:
-        nodes = self.task.train
-        order, first = epoch_order(nodes.numel(), epoch_seed(seed, epoch))
-        for number, chosen in enumerate(order.split(size or nodes.numel())):
-            own = first + number * len(fanout)
-            part = nodes[chosen[distributed.rank() :: distributed.world_size()]]
-            if part.numel():
-                yield self._training_batch(part, *self._draw(part, fanout, own, sums))
-            else:
-                yield None
 
     def _draw(
         self, nodes: Tensor, fanout: Sequence[int], seed: int, sums: Sequence[Tensor]
@@ -131,33 +123,29 @@ class TaskFields:
         hidden = self._hidden("train")
         if not (self.in_pieces or any(count > 0 for count in fanout)):
             return self._read(nodes, hidden)
-        graph = self._graph(hidden, self._device)
+        graph = self._graph(hidden, self.device)
         field = graph.sampled_field(nodes.to(graph.device), fanout, seed)
         if sums:
             field = self._graph(hidden).with_sums(field, sums)
-        return self._rows(field.nodes, hidden), field.to(self._device).blocks
+        return self._reader(hidden).rows(field.nodes), field.to(self.device).blocks
 
     def device_data(self, fanout: Sequence[int]) -> DeviceData | None:
         """Return graph, features and labels on a GPU; None if it cannot draw batches by itself."""
-        if self._device.type != "cuda":
+        if self.device.type != "cuda":
             return None
         hidden = self._hidden("train")
-        graph = task_graph(self.task, hidden).graph_to_draw(self._operators, self._device)
+        graph = task_graph(self.task, hidden).graph_to_draw(self.operators, self.device)
         reader = self._reader(hidden)
         if not graph.can_be_padded(fanout) or not reader.is_read_by_gpu:
             return None
         columns = self._training_columns(torch.arange(self.task.num_nodes))
         return DeviceData(graph, reader.rows, *columns)
 
-    def _rows(self, nodes: Tensor, hidden: bool) -> Features:
-        """Return features of some nodes $[n]$ on the device."""
-        return self._reader(hidden).rows(nodes)
-
     def _reader(self, hidden: bool) -> RowReader:
         if hidden not in self._readers:
-            graph = partial(self._graph, hidden, self._device)
+            graph = partial(self._graph, hidden, self.device)
             self._readers[hidden] = task_graph(self.task, hidden).rows(
-                self._scaling, self._device, lambda: graph().num_readers()
+                self.scaling, self.device, lambda: graph().num_readers()
             )
         return self._readers[hidden]
 
@@ -210,11 +198,11 @@ class TaskFields:
         if splits not in self._pieces:
             graph = self._graph(hidden)
             if not graph.attends_over_graphs:
-                graph = self._graph(hidden, self._device)
-            self._pieces[splits] = Pieces(graph, self._num_layers, nodes)
+                graph = self._graph(hidden, self.device)
+            self._pieces[splits] = Pieces(graph, self.num_layers, nodes)
         model, order, first = method.model, nodes.argsort(), 0
         logits = torch.empty(nodes.numel(), model.phi_out.out_features)
-        for ids, found in self._pieces[splits].predict(model, partial(self._rows, hidden=hidden)):
+        for ids, found in self._pieces[splits].predict(model, self._reader(hidden).rows):
             logits[order[first : first + ids.numel()]] = found.logits.cpu()
             first += ids.numel()
         sizes = [self.nodes[split].numel() for split in splits]
@@ -231,7 +219,7 @@ class TaskFields:
         graph = task_graph(task, hidden)
         x, edges = graph.user_graph.x, graph.user_graph.edge_index
         return TrainingView(
-            x=x if edges is None else graph.features(self._scaling),
+            x=x if edges is None else graph.features(self.scaling),
             edge_index=torch.empty(2, 0, dtype=torch.long) if edges is None else edges,
             observed=task.observed(),
             train=task.train,
@@ -249,9 +237,9 @@ class TaskFields:
         """Return one batch for splits on the same graph, and the rows of each split in it."""
         nodes, rows = torch.cat([self.nodes[s] for s in splits]).unique(return_inverse=True)
         x, blocks = self._read(nodes, self._hidden(splits[0]))
-        batch = Batch(x, blocks, self.task.data.y[nodes].to(self._device))
+        batch = Batch(x, blocks, self.task.data.y[nodes].to(self.device))
         sizes = [self.nodes[split].numel() for split in splits]
-        pieces = rows.to(self._device).split(sizes)
+        pieces = rows.to(self.device).split(sizes)
         return batch, dict(zip(splits, pieces, strict=True))
 
     def _build(self, split: str) -> Batch:
@@ -259,7 +247,7 @@ class TaskFields:
         x, blocks = self._read(nodes, self._hidden(split))
         if split == "train":
             return self._training_batch(nodes, x, blocks)
-        return Batch(x, blocks, self.task.data.y[nodes].to(self._device))
+        return Batch(x, blocks, self.task.data.y[nodes].to(self.device))
 
     def _training_batch(self, nodes: Tensor, x: Features, blocks: Sequence[Block]) -> Batch:
         """Return a batch of training nodes, with their environments and weights."""
@@ -269,29 +257,27 @@ class TaskFields:
         """Return labels, environments and weights of nodes $[n]$ on the device."""
         environment = weight = None
         if (weights := self.task.data.get("sample_weight")) is not None:
-            weight = weights[nodes].to(self._device)
+            weight = weights[nodes].to(self.device)
         if self.task.has_environments:
             ids = self.task.data.environment[nodes]
-            environment = torch.searchsorted(self.task.training_environments(), ids).to(
-                self._device
-            )
-        return self.task.data.y[nodes].to(self._device), environment, weight
+            environment = torch.searchsorted(self.task.training_environments(), ids).to(self.device)
+        return self.task.data.y[nodes].to(self.device), environment, weight
 
     def _read(self, nodes: Tensor, hidden: bool) -> tuple[Features, tuple[Block, ...]]:
         """Return features and blocks of some nodes; `hidden` hides out-of-distribution nodes."""
         field = self._field(nodes, hidden)
-        blocks = field.to(self._device).blocks
+        blocks = field.to(self.device).blocks
         if self.in_pieces:
-            return self._rows(field.nodes, hidden), blocks
-        x = task_graph(self.task, hidden).features(self._scaling)
-        return rows_of(x, field.nodes).to(self._device), blocks
+            return self._reader(hidden).rows(field.nodes), blocks
+        x = task_graph(self.task, hidden).features(self.scaling)
+        return rows_of(x, field.nodes).to(self.device), blocks
 
     def _field(self, nodes: Tensor, hidden: bool) -> ReceptiveField:
         graph = self._graph(hidden)
         if self.in_pieces:  # without normalising the whole graph
-            return graph.sampled_field(nodes, (-1,) * self._num_layers)
-        return graph.receptive_field(nodes, self._num_layers)
+            return graph.sampled_field(nodes, (-1,) * self.num_layers)
+        return graph.receptive_field(nodes, self.num_layers)
 
     def _graph(self, hidden: bool, device: torch.device = CPU) -> Graph:
         """Return the graph, on the device if that has room for it."""
-        return task_graph(self.task, hidden).graph(self._operators, device)
+        return task_graph(self.task, hidden).graph(self.operators, device)

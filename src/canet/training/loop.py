@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -47,52 +48,35 @@ EpochReport = Callable[[int, float, float], None]
 """Called with an epoch from 1 on, its loss and its validation score."""
 
 
+@dataclass(eq=False)
 class Loop:
-    """The state of a run between two epochs.
+    """The state of a run between two epochs."""
 
-    Args:
-        method: The prepared method, on its device.
-        settings: Its settings.
-        batch: The training nodes, if they are always the same; None for `train_epoch`.
-        score: Returns the score of a split, a scalar on the device.
-        curves: Splits to score at every epoch, including `valid`.
-        lane: Number of the stream on a GPU; runs that are trained together have different ones.
-        on_epoch: Called once for every epoch, in batches of epochs on a GPU.
-        train_epoch: Trains the method on all training nodes with an optimizer, in an epoch counted
-            from 0, and returns the mean loss.
-    """
+    method: Method  # prepared, on its device
+    settings: Settings
+    batch: Batch | None  # the training nodes, if they are always the same; None for `train_epoch`
+    score: Score  # returns the score of a split, a scalar on the device
+    curves: Sequence[str] = ("valid",)  # splits to score at every epoch, including `valid`
+    lane: int = 0  # number of the stream on a GPU; runs trained together have different ones
+    # Called once for every epoch; on a GPU for several epochs at a time.
+    on_epoch: EpochReport | None = None
+    # Trains the method with an optimizer in an epoch counted from 0, and returns the mean loss.
+    train_epoch: TrainEpoch | None = None
 
-    def __init__(
-        self,
-        method: Method,
-        settings: Settings,
-        batch: Batch | None,
-        score: Score,
-        curves: Sequence[str] = ("valid",),
-        lane: int = 0,
-        on_epoch: EpochReport | None = None,
-        train_epoch: TrainEpoch | None = None,
-    ) -> None:
-        self.train_epoch = train_epoch
-        self.method = method
-        self.settings = settings
-        self.batch = batch
-        self.score = score
-        self.curves = curves
-        self.on_epoch = on_epoch
-        self.device = method.model.phi_out.weight.device
+    def __post_init__(self) -> None:
+        self.device = self.method.model.phi_out.weight.device
         on_gpu = self.device.type == "cuda"
         self.optimizer = torch.optim.Adam(
-            method.parameter_groups(),
-            weight_decay=settings.weight_decay,
+            self.method.parameter_groups(),
+            weight_decay=self.settings.weight_decay,
             fused=True,
             capturable=on_gpu,
         )
         self.history = {
-            name: torch.zeros(settings.epochs, dtype=torch.double, device=self.device)
-            for name in ["loss", *curves]
+            name: torch.zeros(self.settings.epochs, dtype=torch.double, device=self.device)
+            for name in ["loss", *self.curves]
         }
-        self.best = Snapshot(method.state_dict())
+        self.best = Snapshot(self.method.state_dict())
         self.best_score = torch.tensor(-torch.inf, dtype=torch.double, device=self.device)
         self.at = torch.zeros(1, dtype=torch.long, device=self.device)
         self.epoch = 0
@@ -102,7 +86,7 @@ class Loop:
         self.ended = False
         self._graph: torch.cuda.CUDAGraph | None = None
         if on_gpu:
-            self.stream = _stream(self.device, lane)
+            self.stream = _stream(self.device, self.lane)
             self.stream.wait_stream(torch.cuda.current_stream(self.device))
             self._generator = _generator(self.device).clone_state()
 
@@ -145,11 +129,6 @@ class Loop:
                 curve = self.history["valid"][: self.epoch].cpu()
             best = int(curve.nan_to_num(-1.0).argmax())
             self.ended |= self.epoch - 1 - best >= patience
-
-    def curve(self, name: str) -> list[float]:
-        """Return the loss or a score of every epoch so far."""
-        values: list[float] = self.history[name][: self.epoch].tolist()
-        return values
 
     def _epoch(self) -> None:
         """Train and score one epoch, in place and without waiting for the device."""
@@ -250,10 +229,6 @@ class Loop:
         )
         if not fits or not 0 < int(saved["epoch"]) < self.settings.epochs:
             raise CanetError("the checkpoint belongs to another run")
-        try:
-            torch.Generator().set_state(saved["rng.cpu"])
-        except RuntimeError as error:
-            raise CanetError("the checkpoint has no valid state of the random generator") from error
 
 
 class Checkpoints:
@@ -265,10 +240,7 @@ class Checkpoints:
 
     @property
     def due(self) -> bool:
-        passed = time.perf_counter() - self._last
-        if passed < 0:  # the clock jumped back
-            self._last = time.perf_counter()
-        return passed > self._pause
+        return time.perf_counter() - self._last > self._pause
 
     def save(self, loops: Sequence[Loop], folders: Sequence[RunFolder | None]) -> None:
         """Write a checkpoint of every run that has not ended."""
@@ -291,9 +263,9 @@ def set_up_kernels(device: torch.device) -> None:
 def compile_kernels(loop: Loop) -> None:
     """On a GPU, compile the kernels of an epoch, unless this process already has."""
     kind, batch = repr(loop.method), loop.batch
-    if batch is None or not fused.on_gpu(batch.y):
+    if batch is None or not fused.on_gpu(batch.y) or not loop.method.capturable:
         return
-    if not loop.method.capturable or kind in _compiled:
+    if kind in _compiled:
         return
     from canet.nn.kernels.launch import compiled_ahead
 

@@ -269,7 +269,7 @@ class Trainer:
         self, seed: int, loop: Loop, run_folder: RunFolder | None, ood_curves: bool, at_once: int
     ) -> Run:
         """Score the selected epoch, and write the run."""
-        history = {name: loop.curve(name) for name in loop.history}
+        history = {name: curve[: loop.epoch].tolist() for name, curve in loop.history.items()}
         last = self.scores(loop.method)
         loop.method.load_state_dict(loop.best.tensors)
         scores, inferred = self.scores(loop.method), None
@@ -375,11 +375,7 @@ def peak_memory_mb(device: torch.device) -> float:
 
 
 def versions() -> dict[str, str]:
-    return {
-        "canet": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-    }
+    return {"canet": __version__, "python": platform.python_version(), "torch": torch.__version__}
 
 
 def run_config(

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 import torch_geometric.nn as pyg
-from torch.nn import functional as F
 
 from canet.nn import GAT, GCN
+from tests.support.layers import directions
 from tests.support.networks import (
     EDGES,
     HIDDEN,
@@ -20,15 +20,10 @@ from tests.support.networks import (
 BACKBONES = {"gcn": (GCN, pyg.GCN), "gat": (GAT, pyg.GAT)}
 
 backbones = pytest.mark.parametrize("name", BACKBONES)
-directions = pytest.mark.parametrize("direction", ["along", "against"])
 
 
 def make(
-    name: str,
-    num_layers: int,
-    direction: str = "along",
-    dropout: float = 0.0,
-    norm: str = "none",
+    name: str, num_layers: int, direction: str = "along", dropout: float = 0.0, norm: str = "none"
 ) -> GCN:
     cls = BACKBONES[name][0]
     return with_biases(cls(NUM_FEATURES, NUM_CLASSES, HIDDEN, num_layers, dropout, direction, norm))
@@ -111,31 +106,6 @@ def test_norm_of_one_layer_is_that_of_the_embedding(name: str) -> None:
     x = torch.randn(NUM_NODES, NUM_FEATURES)
     expected = torch.stack(slow_norm(predict(plain, x).embedding, normed.norms[0]))
     torch.testing.assert_close(predict(normed, x).embedding, expected)
-
-
-@backbones
-@pytest.mark.parametrize("norm", ["none", "layer"])
-@pytest.mark.parametrize("num_layers", [1, 2, 3])
-def test_every_parameter_learns(name: str, num_layers: int, norm: str) -> None:
-    model = make(name, num_layers, norm=norm)
-    loss = F.cross_entropy(
-        predict(model, torch.randn(NUM_NODES, NUM_FEATURES)).logits,
-        torch.arange(NUM_NODES) % NUM_CLASSES,
-    )
-    loss.backward()
-    for parameter in model.parameters():
-        assert parameter.grad is not None
-        assert (parameter.grad != 0).any()
-
-
-@backbones
-@pytest.mark.parametrize("num_layers", [1, 2, 3])
-def test_logits_are_the_last_map_of_the_embedding(name: str, num_layers: int) -> None:
-    model = make(name, num_layers)
-    prediction = predict(model, torch.randn(NUM_NODES, NUM_FEATURES))
-    assert prediction.embedding.shape == (NUM_NODES, HIDDEN)
-    torch.testing.assert_close(prediction.logits, model.phi_out(prediction.embedding))
-    assert prediction.environments == ()
 
 
 @backbones

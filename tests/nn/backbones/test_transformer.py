@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,25 +12,20 @@ from torch.nn import functional as F
 from torch_geometric.nn.attention import SGFormerAttention
 
 from canet.errors import InputError
-from canet.nn import BACKBONES, Block, CaNet, Graph, GraphModel
+from canet.nn import BACKBONES, CaNet, Graph, GraphModel
 from canet.nn.backbones.transformer import TransformerBranches
 from canet.nn.graphs import Graphs
-from canet.nn.layer import LayerInput
 from canet.nn.operations import attend_globally
 from canet.util.sparse import components
-from tests.support.layers import ALL, directions, fields
+from tests.support.layers import ALL, convolved, directions, fields, layer, slow_layer
 from tests.support.networks import (
-    EDGES,
     HIDDEN,
     NO_EDGES,
     NUM_CLASSES,
     NUM_FEATURES,
     NUM_NODES,
     apply,
-    predict,
 )
-
-Field = tuple[Tensor, Block]
 
 K = 3
 COMPONENT = [0, 0, 0, 0, 0, 1, 1, 1, 2, 1]  # component of each node of the small graph
@@ -93,53 +88,15 @@ def unit(linear: torch.nn.Linear, state: Tensor) -> Tensor:
     return row / row.square().sum().sqrt()
 
 
-def slow_node(
-    branches: TransformerBranches, z: Tensor, u: int, own: Tensor, shares: Tensor, ids: list[int]
-) -> Tensor:
-    """New state of node u, whose own state is `own`."""
-    edges = (EDGES if branches.direction == "along" else EDGES.flip(0)).T.tolist()
-    degree = [sum(target == v for _, target in edges) for v in ALL]
-    convolved = torch.zeros(branches.hidden)
-    for source, target in edges:
-        if target == u and degree[source] > 0:
-            state = own if source == u else z[source]
-            convolved = convolved + state / math.sqrt(degree[source] * degree[u])
+def slow_branch(branches: TransformerBranches, k: int, u: int, z: Tensor, ids: list[int]) -> Tensor:
     graph = torch.stack([z[v] for v in ALL if ids[v] == ids[u]])
     keys = torch.stack([unit(branches.key, state) for state in graph])
-    attended = slow_attention(unit(branches.query, own), keys, graph, own)
-    both = torch.cat([(convolved + attended) / 2, own])
-    total = own
-    for share, weight in zip(shares, branches.weight, strict=True):
-        total = total + share * (both @ weight)
-    return total.clamp(min=0)
+    attended = slow_attention(unit(branches.query, z[u]), keys, graph, z[u])
+    return torch.cat([(convolved(branches, u, z) + attended) / 2, z[u]]) @ branches.weight[k]
 
 
-def slow_layer(
-    branches: TransformerBranches,
-    z: Tensor,
-    e: Tensor,
-    nodes: list[int] = ALL,
-    ids: list[int] = COMPONENT,
-) -> Tensor:
-    rows = zip(nodes, e, strict=True)
-    return torch.stack([slow_node(branches, z, u, z[u], shares, ids) for u, shares in rows])
-
-
-def field_of(nodes: list[int], ids: list[int] = COMPONENT, direction: str = "along") -> Field:
-    """The block of a layer, for all nodes or for some, and the nodes that are read."""
-    operators = TransformerBranches(HIDDEN, K, direction).operators
-    given = None if ids is COMPONENT else torch.tensor(ids)
-    graph = Graph(EDGES, NUM_NODES, operators, given)
-    field = graph.whole(1) if nodes is ALL else graph.receptive_field(torch.tensor(nodes), 1)
-    assert (field.blocks[0].num_src > len(nodes)) == (nodes is not ALL)
-    return field.nodes, field.blocks[0]
-
-
-def layer(branches: TransformerBranches, z: Tensor, e: Tensor, field: Field) -> Tensor:
-    """The layer for states z of all nodes of the graph."""
-    nodes, block = field
-    states: Tensor = branches(LayerInput(z[nodes], block, branches), e)
-    return states
+def numbers(ids: list[int]) -> Tensor | None:
+    return None if ids is COMPONENT else torch.tensor(ids)
 
 
 @directions
@@ -148,8 +105,9 @@ def layer(branches: TransformerBranches, z: Tensor, e: Tensor, field: Field) -> 
 def test_layer_follows_its_equation(direction: str, nodes: list[int], ids: list[int]) -> None:
     branches = TransformerBranches(HIDDEN, K, direction)
     z, e = torch.randn(NUM_NODES, HIDDEN), torch.rand(len(nodes), K)
-    ours = layer(branches, z, e, field_of(nodes, ids, direction))
-    torch.testing.assert_close(ours, slow_layer(branches, z, e, nodes, ids))
+    ours = layer(branches, z, e, nodes, numbers(ids))
+    theirs = slow_layer(partial(slow_branch, ids=ids), branches, z, e, nodes)
+    torch.testing.assert_close(ours, theirs)
 
 
 @fields
@@ -157,9 +115,11 @@ def test_layer_follows_its_equation(direction: str, nodes: list[int], ids: list[
 @pytest.mark.parametrize("hidden", [3, 5])
 def test_layer_passes_gradcheck(hidden: int, nodes: list[int], ids: list[int]) -> None:
     branches, z = TransformerBranches(hidden, 2), torch.randn(NUM_NODES, hidden).requires_grad_()
-    e, field = torch.rand(len(nodes), 2).requires_grad_(), field_of(nodes, ids)
+    e, number = torch.rand(len(nodes), 2).requires_grad_(), numbers(ids)
     # gradcheck perturbs its inputs in place, so pass the parameters themselves.
-    assert gradcheck(lambda *_: layer(branches, z, e, field), (z, e, *branches.parameters()))
+    assert gradcheck(
+        lambda *_: layer(branches, z, e, nodes, number), (z, e, *branches.parameters())
+    )
 
 
 @widths
@@ -198,16 +158,6 @@ def test_attention_over_one_graph_is_that_of_pyg(num_nodes: int) -> None:
     torch.testing.assert_close(ours, theirs)
     target = torch.randn_like(z)
     torch.testing.assert_close(*(torch.autograd.grad(out, z, target) for out in (ours, theirs)))
-
-
-# One branch ---------------------------------------------------------------------------------------
-
-
-@directions
-def test_one_branch_is_the_plain_layer(direction: str) -> None:
-    branches, z = TransformerBranches(HIDDEN, 1, direction), torch.randn(NUM_NODES, HIDDEN)
-    ours = branches.plain(z, Graph(EDGES, NUM_NODES, branches.operators).block)
-    torch.testing.assert_close(ours, slow_layer(branches, z, torch.ones(NUM_NODES, 1)))
 
 
 # Several graphs -----------------------------------------------------------------------------------
@@ -296,62 +246,3 @@ def test_a_repeated_node_is_predicted_twice_and_read_once(make: Any, num_layers:
 def test_a_width_of_one_is_rejected_with_the_reason() -> None:
     with pytest.raises(InputError, match="hidden=1"):
         TransformerBranches(1, K)
-
-
-# Copies -------------------------------------------------------------------------------------------
-
-
-@fields
-@pytest.mark.parametrize("predicted", [0, 4])
-def test_a_copy_reads_the_neighbours_of_its_node(nodes: list[int], predicted: int) -> None:
-    branches = TransformerBranches(HIDDEN, K)
-    order, block = field_of(nodes)
-    z, e = torch.randn(NUM_NODES, HIDDEN)[order], torch.rand(len(nodes), K)
-    own = branches(LayerInput(z, block, branches), e)
-    states = LayerInput(torch.cat([z[:3], z[:3], z]), block.with_copies(3, predicted), branches)
-    copied = branches(states, torch.cat([e[:3], e[:3], e[:predicted]]))
-    torch.testing.assert_close(copied, torch.cat([own[:3], own[:3], own[:predicted]]))
-
-
-@directions
-def test_a_copy_reads_the_original_graph_and_is_not_read(
-    direction: str,
-) -> None:
-    branches, nodes = TransformerBranches(HIDDEN, K, direction), [3, 5, 9, 8]
-    order, block = field_of(nodes, direction=direction)
-    z, e, copies = torch.rand(NUM_NODES, HIDDEN), torch.rand(10, K), torch.rand(6, HIDDEN)
-    with_copies = block.with_copies(3, 4)
-
-    def states(copies: Tensor) -> Tensor:
-        inputs = LayerInput(torch.cat([copies, z[order]]), with_copies, branches)
-        out: Tensor = branches(inputs, e)
-        return out
-
-    own = torch.cat([copies, z[nodes]])
-    readers = nodes[:3] + nodes[:3] + nodes
-    rows = zip(readers, own, e, strict=True)
-    expected = [slow_node(branches, z, u, state, shares, COMPONENT) for u, state, shares in rows]
-    torch.testing.assert_close(states(copies), torch.stack(expected))
-    reads = (jacobian(states, copies) != 0).any(dim=3).any(dim=1)
-    assert reads.equal(torch.eye(10, 6, dtype=torch.bool))
-
-
-# Parameters ---------------------------------------------------------------------------------------
-
-
-def test_initial_weights_are_within_their_bounds() -> None:
-    branches = TransformerBranches(16, K)
-    assert branches.weight.shape == (K, 32, 16)
-    for name, parameter in branches.named_parameters():
-        assert 0.8 / 4 < parameter.abs().max() <= 1 / 4, name
-
-
-@models
-def test_every_parameter_and_branch_learns(make: Any) -> None:
-    model = make()
-    logits = predict(model, torch.randn(NUM_NODES, NUM_FEATURES)).logits
-    F.cross_entropy(logits, torch.arange(NUM_NODES) % NUM_CLASSES).backward()
-    for name, parameter in model.named_parameters():
-        assert (parameter.grad != 0).any(), name
-    for branches in model.branches if make is canet else model.layers:
-        assert (branches.weight.grad != 0).flatten(1).any(dim=1).all()

@@ -267,7 +267,7 @@ class Encoding:
         texts = {
             "number": "columns standardised to mean 0 and standard deviation 1",
             "count": "columns that are mostly 0, divided by their standard deviation",
-            "date": "columns with dates, as numbers (better as time, or left out: later ones are new)",
+            "date": "columns with dates, as numbers (better as time, or left out)",
             "constant": "columns with the same value for all nodes outside the test set, set to 0",
         }
         named = {text: [c.name for c in self.columns if c.kind == k] for k, text in texts.items()}

@@ -5,20 +5,9 @@ from pkgutil import resolve_name
 from canet.errors import check_name
 from canet.nn.backbones.backbone import Backbone, ResidualModel
 
+NAMES = ("gcn", "gat", "sage", "gin", "transformer", "mlp", "decoupled")
 BACKBONES: dict[str, Backbone] = {
-    backbone.name: backbone
-    for backbone in map(
-        resolve_name,
-        (
-            "canet.nn.backbones.gcn:BACKBONE",
-            "canet.nn.backbones.gat:BACKBONE",
-            "canet.nn.backbones.sage:BACKBONE",
-            "canet.nn.backbones.gin:BACKBONE",
-            "canet.nn.backbones.transformer:BACKBONE",
-            "canet.nn.backbones.mlp:BACKBONE",
-            "canet.nn.backbones.decoupled:BACKBONE",
-        ),
-    )
+    name: resolve_name(f"canet.nn.backbones.{name}:BACKBONE") for name in NAMES
 }
 
 

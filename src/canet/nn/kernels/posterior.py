@@ -43,13 +43,14 @@ class FusedPosterior(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         x, weight = x.contiguous(), weight.contiguous()
         own = None if own is None else own.contiguous()
-        log_posterior, sample, _ = results = _results(x, weight.shape[0])
+        (rows, _), branches = x.shape, weight.shape[0]
+        results = x.new_empty(rows, branches), x.new_empty(rows, branches), x.new_empty(rows)
         choices = _choices(x, own, weight, 32 if x.shape[0] <= FEW_NODES else 64)
         launch(_forward, (triton.cdiv(x.shape[0], choices["BLOCK_M"]),))(
             x, own, weight, bias, draws, *results, *_sizes(x, weight), 1 / tau,
             BIASED=bias is not None, SAMPLED=draws is not None, **choices,
         )  # fmt: skip
-        ctx.save_for_backward(x, own, weight, log_posterior, sample)
+        ctx.save_for_backward(x, own, weight, *results[:2])
         ctx.scale = 1.0 if draws is None else 1 / tau
         ctx.set_materialize_grads(False)
         return results
@@ -74,12 +75,6 @@ class FusedPosterior(torch.autograd.Function):
         grad_weight, grad_bias = sum_parts(part).split([weight.numel(), weight.shape[0]])
         grad_bias = grad_bias if ctx.needs_input_grad[3] else None
         return grad_x, grad_own, grad_weight.view_as(weight), grad_bias, None, None
-
-
-def _results(x: Tensor, branches: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Allocate the results for the rows of x."""
-    rows = x.shape[0]
-    return x.new_empty(rows, branches), x.new_empty(rows, branches), x.new_empty(rows)
 
 
 def _gradient_arguments(grads: tuple[Tensor | None, ...]) -> tuple[list[Any], dict[str, bool]]:

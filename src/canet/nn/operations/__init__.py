@@ -9,8 +9,7 @@ from canet.nn.operations.attention import attend, mix_attention
 from canet.nn.operations.global_attention import attend_globally, sum_graphs
 from canet.nn.operations.mixtures import mix_each, mix_joined, mix_shared
 from canet.nn.operations.posterior import infer, sample
-from canet.nn.operations.products import Gathered, gather, multiply
-from canet.nn.operations.rows import select_rows
+from canet.nn.operations.products import Gathered, gather, multiply, select_rows
 
 __all__ = [
     "Gathered",

@@ -11,12 +11,7 @@ from torch.nn import functional as F
 
 from canet.nn.operations.fused import can_fuse_attention
 from canet.nn.operations.mixtures import mix_each
-from canet.nn.operations.products import (
-    add_transposed_product,
-    multiply,
-    product,
-    sampled_product,
-)
+from canet.nn.operations.products import add_transposed_product, multiply, product, sampled_product
 from canet.nn.sparse_matrix import Pattern, SparseMatrix
 
 
@@ -62,18 +57,9 @@ def mix_attention(
     if log_weight is None and can_fuse_attention(z):
         attended, own = fused_attend(neighbourhood, z, score_dst, score_src, slope)
         return mix_each(attended, weight, e, own)
-    mixed: Tensor = _MixedAttention.apply(
-        z,
-        score_dst,
-        score_src,
-        weight,
-        e,
-        neighbourhood,
-        slope,
-        log_weight,
-        torch.is_grad_enabled(),
-    )
-    return F.relu(mixed)
+    inputs = z, score_dst, score_src, weight, e
+    keep = torch.is_grad_enabled()
+    return F.relu(_MixedAttention.apply(*inputs, neighbourhood, slope, log_weight, keep))
 
 
 def fused_attend(

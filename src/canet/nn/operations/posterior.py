@@ -12,11 +12,7 @@ Inference = tuple[Tensor, Tensor, Tensor | None]
 
 
 def infer(
-    inputs: Tensor | Gathered,
-    weight: Tensor,
-    bias: Tensor | None,
-    draws: Tensor | None,
-    tau: float,
+    inputs: Tensor | Gathered, weight: Tensor, bias: Tensor | None, draws: Tensor | None, tau: float
 ) -> Inference:
     r"""Apply `sample` to the logits $W x + b$.
 

@@ -1,4 +1,4 @@
-"""Products of sparse and dense matrices, and their gradients."""
+"""Products of sparse and dense matrices with their gradients, and rows of a matrix."""
 
 from __future__ import annotations
 
@@ -130,3 +130,21 @@ def sampled_product(pattern: Pattern, left: Tensor, right: Tensor) -> Tensor:
     """Return $[L R^T]_{uv}$ at each entry $[nnz]$, for L $[n, h]$ and R $[m, h]$."""
     zeros = pattern.csr(left.new_zeros(pattern.nnz))
     return torch.sparse.sampled_addmm(zeros, left, right.t(), beta=0.0).values()
+
+
+def select_rows(
+    x: Tensor, rows: Tensor, kept: Tensor | None = None, slot: Tensor | None = None
+) -> Tensor:
+    """Return the given rows $[n]$ of x $[N, D]$, which may have half precision, as float32.
+
+    Args:
+        x: The matrix. A GPU can also read it from pinned memory.
+        rows: Numbers of the rows.
+        kept: Copies $[k, D]$ of some rows of x that a GPU reads instead.
+        slot: Position $[N]$ of each row of x in `kept`; -1 if there is no copy.
+    """
+    if not fused.on_gpu(rows):
+        return x[rows].float()
+    from canet.nn.kernels.rows import select_rows as select
+
+    return select(x, rows, kept, slot)

@@ -1,0 +1,169 @@
+"""Layers of the backbones compared with their equations, one node and branch at a time, and PyG.
+
+GCN and GAT are also in tests/nn/test_dense_oracle.py; the Transformer has its own file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor, nn
+from torch.autograd import gradcheck
+from torch.nn import functional as F
+
+from canet.nn import BACKBONES, CaNet, Graph
+from canet.nn.backbones.gat import NEGATIVE_SLOPE, AttentionBranches
+from tests.support.layers import convolved, directions, fields, layer, read_by, slow_layer
+from tests.support.networks import (
+    EDGES,
+    HIDDEN,
+    NO_EDGES,
+    NUM_CLASSES,
+    NUM_FEATURES,
+    NUM_NODES,
+    apply,
+    predict,
+)
+
+K = 3
+
+
+def new(backbone: str, hidden: int = HIDDEN, k: int = K, direction: str = "along") -> Any:
+    """Branches with random biases and epsilons, which start at zero."""
+    branches = BACKBONES[backbone].branches(hidden, k, direction)  # type: ignore[arg-type]
+    for name, parameter in branches.named_parameters():
+        if name.endswith(("bias", "epsilon")):
+            nn.init.normal_(parameter)
+    return branches
+
+
+def gcn(branches: Any, k: int, u: int, z: Tensor) -> Tensor:
+    return torch.cat([convolved(branches, u, z), z[u]]) @ branches.weight[k]
+
+
+def sage(branches: Any, k: int, u: int, z: Tensor) -> Tensor:
+    read = read_by(u, branches.direction)
+    mean = sum((z[v] / len(read) for v in read), torch.zeros_like(z[u]))
+    return torch.cat([mean, z[u]]) @ branches.weight[k]
+
+
+def gin(branches: Any, k: int, u: int, z: Tensor) -> Tensor:
+    inputs = (1 + branches.epsilon[k]) * z[u]
+    for v in read_by(u, branches.direction):
+        inputs = inputs + z[v]
+    inside = (inputs @ branches.first[k] + branches.first_bias[k]).clamp(min=0)
+    return inside @ branches.second[k] + branches.second_bias[k]
+
+
+def mlp(branches: Any, k: int, u: int, z: Tensor) -> Tensor:
+    return z[u] @ branches.weight[k]
+
+
+def decoupled(branches: Any, k: int, u: int, z: Tensor) -> Tensor:
+    return (z[u] + convolved(branches, u, z)) / 2 @ branches.weight[k]
+
+
+EQUATIONS: dict[str, Callable[[Any, int, int, Tensor], Tensor]] = {
+    equation.__name__: equation for equation in (gcn, sage, gin, mlp, decoupled)
+}
+every_equation = pytest.mark.parametrize("backbone", EQUATIONS)
+
+
+@every_equation
+@directions
+@fields
+def test_layer_follows_its_equation(backbone: str, direction: str, nodes: list[int]) -> None:
+    branches = new(backbone, direction=direction)
+    z, e = torch.randn(NUM_NODES, HIDDEN), torch.rand(len(nodes), K)
+    ours = layer(branches, z, e, nodes)
+    torch.testing.assert_close(ours, slow_layer(EQUATIONS[backbone], branches, z, e, nodes))
+
+
+@every_equation
+@directions
+@fields
+def test_layer_passes_gradcheck(backbone: str, direction: str, nodes: list[int]) -> None:
+    branches = new(backbone, 3, 2, direction)
+    z, e = torch.randn(NUM_NODES, 3).requires_grad_(), torch.rand(len(nodes), 2).requires_grad_()
+    # gradcheck perturbs its inputs in place, so pass the parameters themselves.
+    assert gradcheck(lambda *_: layer(branches, z, e, nodes), (z, e, *branches.parameters()))
+
+
+def sage_of_pyg(branches: Any) -> nn.Module:
+    conv = pyg.SAGEConv(HIDDEN, HIDDEN, aggr="mean", bias=False)
+    conv.lin_l.weight.data = branches.weight[0, :HIDDEN].T
+    conv.lin_r.weight.data = branches.weight[0, HIDDEN:].T
+    return conv
+
+
+def gin_of_pyg(branches: Any) -> nn.Module:
+    maps = nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, HIDDEN)
+    network = nn.Sequential(maps[0], nn.ReLU(), maps[1])
+    conv = pyg.GINConv(network, eps=branches.epsilon.item())  # this draws new weights
+    for linear, name in zip(maps, ("first", "second"), strict=True):
+        linear.weight.data = branches.get_parameter(name)[0].T
+        linear.bias.data = branches.get_parameter(f"{name}_bias")[0]
+    return conv
+
+
+@directions
+@pytest.mark.parametrize(("backbone", "of_pyg"), [("sage", sage_of_pyg), ("gin", gin_of_pyg)])
+def test_one_branch_is_the_layer_of_pyg_with_a_residual_link(
+    backbone: str, of_pyg: Callable[[Any], nn.Module], direction: str
+) -> None:
+    branches = new(backbone, k=1, direction=direction)
+    z = torch.randn(NUM_NODES, HIDDEN).requires_grad_()
+    ours = branches.plain(z, Graph(EDGES, NUM_NODES, branches.operators).block)
+    edges = EDGES if direction == "along" else EDGES.flip(0)
+    theirs = F.relu(of_pyg(branches)(z, edges) + z)
+    torch.testing.assert_close(ours, theirs)
+    target = torch.randn_like(z)
+    torch.testing.assert_close(*(torch.autograd.grad(out, z, target) for out in (ours, theirs)))
+
+
+def test_mixture_of_attention_branches_and_its_gradients_are_those_of_mixed_heads_of_pyg() -> None:
+    branches, e = AttentionBranches(HIDDEN, K), torch.rand(NUM_NODES, K)
+    conv = pyg.GATConv(HIDDEN, HIDDEN, heads=K, bias=False, negative_slope=NEGATIVE_SLOPE)
+    with torch.no_grad():
+        conv.lin.weight.copy_(torch.cat([weight.T for weight in branches.weight]))
+        conv.att_dst.copy_(branches.attention_dst[None])
+        conv.att_src.copy_(branches.attention_src[None])
+    z, target = torch.randn(NUM_NODES, HIDDEN).requires_grad_(), torch.randn(NUM_NODES, HIDDEN)
+    ours = apply(branches, z, e)
+    heads = conv(z, EDGES).view(NUM_NODES, K, HIDDEN)
+    theirs = F.relu((heads * e[..., None]).sum(dim=1) + z)
+    torch.testing.assert_close(ours, theirs)
+    own = [z, branches.weight, branches.attention_dst, branches.attention_src]
+    mine = torch.autograd.grad(ours, own, target)
+    grad_z, weight, dst, src = torch.autograd.grad(
+        theirs, [z, conv.lin.weight, conv.att_dst, conv.att_src], target
+    )
+    weight = weight.view(K, HIDDEN, HIDDEN).transpose(1, 2)
+    for got, wanted in zip(mine, (grad_z, weight, dst[0], src[0]), strict=True):
+        torch.testing.assert_close(got, wanted)
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_initial_weights_are_within_their_bounds(backbone: str) -> None:
+    branches = BACKBONES[backbone].branches(16, K)
+    for name, parameter in branches.named_parameters():
+        if name in ("first_bias", "second_bias", "epsilon"):
+            assert not parameter.any(), name
+        else:
+            attention = math.sqrt(2) * math.sqrt(6 / (2 * 16 + K))
+            bound = attention if name.startswith("attention") else 1 / 4
+            assert 0.8 * bound < parameter.abs().max() <= bound, name
+
+
+def test_an_mlp_does_not_use_edges() -> None:
+    x = torch.randn(NUM_NODES, NUM_FEATURES)
+    plain = BACKBONES["mlp"].plain(NUM_FEATURES, NUM_CLASSES, hidden=HIDDEN)
+    canet = CaNet(NUM_FEATURES, NUM_CLASSES, hidden=HIDDEN, backbone="mlp", estimator="node").eval()
+    for model in (plain, canet):
+        assert model.operators == ()
+        torch.testing.assert_close(predict(model, x).logits, predict(model, x, NO_EDGES).logits)

@@ -1,0 +1,15 @@
+"""Tests in double precision, from the same random state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+
+def double_precision() -> Iterator[None]:
+    """Make it a fixture: `double = pytest.fixture(autouse=True)(double_precision)`."""
+    torch.manual_seed(0)
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
