@@ -206,7 +206,7 @@ def test_every_command_of_a_page_exists(source: str) -> None:
         for source in filter(runnable, SOURCES)
     ],
 )
-@pytest.mark.filterwarnings("ignore:.*counties/2016.* has empty cells in columns")
+@pytest.mark.filterwarnings("ignore:.*(counties/2016|unlabelled).* has empty cells in columns")
 def test_the_code_of_a_page_runs(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,9 +55,11 @@ def _rows(name: str, command: Any) -> list[str]:
 
 
 def _shared(commands: dict[str, Any]) -> list[str]:
-    """The rows of options that mean the same in at least three commands."""
-    rows = [row for name, command in commands.items() for row in _rows(name, command)]
-    return [row for row, count in Counter(rows).items() if count >= 3 and row.startswith("| `-")]
+    """The rows of arguments and options that mean the same in several commands."""
+    counts = Counter(row for name, command in commands.items() for row in _rows(name, command))
+    several = [row for row, count in counts.most_common() if count > 1]
+    first = {row.split("`")[1]: row for row in reversed(several)}
+    return [row for row in counts if row in first.values()]
 
 
 def _section(name: str, command: Any, shared: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from canet.models import Fitted, Learner
 from canet.nn.model import Prediction
 from canet.training.prepared import PreparedGraph
 from canet.util.colour import Colour
+from canet.util.sparse import select_rows
 
 
 class FittedMeans(Fitted):
@@ -25,8 +26,8 @@ class FittedMeans(Fitted):
         self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
     ) -> Prediction:
         rows = graph.user_graph.x if x is None else x
-        rows = rows if nodes is None else rows[nodes]
-        return Prediction(-self.scale * torch.cdist(rows, self.means))
+        rows = rows if nodes is None else select_rows(rows, nodes)
+        return Prediction(-self.scale * torch.cdist(rows.to_dense(), self.means))
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         return {"kind": self.kind, "scale": self.scale}, {"means": self.means}
@@ -46,6 +47,6 @@ class NearestMean(Learner):
     paper = "none"
 
     def fit(self, task: ShiftTask, seed: int = 0, **_: Any) -> Fitted:
-        x, y = task.data.x[task.train], task.data.y[task.train]
+        x, y = select_rows(task.data.x, task.train).to_dense(), task.data.y[task.train]
         means = [x[y == c].mean(dim=0) for c in range(task.num_classes)]
         return FittedMeans(torch.stack(means), 2.0)

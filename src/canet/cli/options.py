@@ -156,7 +156,7 @@ ModelPath = Annotated[
 Nodes = Annotated[
     str | None,
     typer.Option(
-        metavar="FILE|split=NAME", help="Only the nodes whose ids are in a file, or of a split."
+        metavar="FILE|split=NAME", help="Only these nodes: a file of ids, one per line, or a split."
     ),
 ]
 Undirected = Annotated[
@@ -166,7 +166,7 @@ Undirected = Annotated[
 MetricName = Annotated[
     str | None,
     typer.Option(
-        help="accuracy (default), macro_f1; for two classes roc_auc or average_precision."
+        help="accuracy (default) or macro_f1; for two classes also roc_auc or average_precision."
     ),
 ]
 Epochs = Annotated[int | None, count("Number of epochs. Default: that of the method.", MAX_NUMBER)]
@@ -208,17 +208,19 @@ class ColumnOptions:
         str | None, _column("Column of the edges with weights ≥ 0. Default: weight.")
     ] = None
     source_column: Annotated[
-        str | None, _column("Column of the edges. Default: source, src or from.", "--source")
+        str | None,
+        _column("Column with the start of each edge. Default: source, src or from.", "--source"),
     ] = None
     target_column: Annotated[
-        str | None, _column("Column of the edges. Default: target, dst or to.", "--target")
+        str | None,
+        _column("Column with the end of each edge. Default: target, dst or to.", "--target"),
     ] = None
     without: Annotated[
         list[str] | None,
-        _column("Leave a column out; repeat the option for several. Of arrays: 3,7 by number."),
+        _column("Column to leave out; repeat the option for several. For arrays, column numbers."),
     ] = None
     fill: Annotated[
-        str, typer.Option(help="What fills empty numbers: the mean, median or most_frequent value.")
+        str, typer.Option(help="Fill for empty cells of numbers: mean, median or most_frequent.")
     ] = "mean"
 
     @property
@@ -272,7 +274,7 @@ class TaskOptions:
     protocol: Annotated[
         str | None,
         typer.Option(
-            help="Which nodes train and test; see `canet datasets NAME`. Default: the first."
+            help="Choice of training and test nodes; see `canet datasets NAME`. Default: the first."
         ),
     ] = None
     features: Annotated[

@@ -36,8 +36,8 @@ def predict(
         str | None,
         typer.Option(
             metavar="NUMBER|best",
-            help="Probability from which a node has the rarer of two classes; best: by F1 on "
-            "validation data.",
+            help="Predict the rarer of two classes from this probability on; best: the one with "
+            "the best F1 on validation data.",
         ),
     ] = None,
     recall_at: Annotated[
@@ -121,8 +121,8 @@ def diagnose(
         bool,
         typer.Option(
             "--held-out",
-            help="Train again without two parts of the training data, for a better estimate of the "
-            "score. For a single method; auto has done it. It needs --training.",
+            help="For a better estimate of the score, train a single method again without two "
+            "parts of the training data. Needs --training. auto has done this before.",
         ),
     ] = False,
     out: Annotated[

@@ -64,7 +64,7 @@ def read_metric(folder: Path | None) -> str:
 
 
 def load_store_task(path: str, data_seed: int = 0, root: Path | None = None) -> ShiftTask:
-    """Load the task of a graph store; every split except `train` and `valid` is a shifted test.
+    """Load the task of a graph store; splits other than `train` and `valid` are test sets.
 
     The path is relative to `root`, by default to the working folder.
     """

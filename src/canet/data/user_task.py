@@ -151,7 +151,7 @@ def _warn_if_many(name: str, count: int, num_train: int) -> None:
     """Warn if there are so many classes or environments that the column is probably wrong."""
     if count > max(MANY_GROUPS, num_train / NODES_PER_GROUP):
         warn_user(
-            f"there are {count:,} {name} for {num_train:,} training nodes: check that you chose "
+            f"{num_train:,} training nodes have {count:,} different {name}: check that you chose "
             "the right column"
         )
 

@@ -243,20 +243,20 @@ def diagnose(
 
     Args:
         model: A fitted `canet.NodeClassifier`.
-        data: The graph that the model was trained on, if you have it. The reliance is then measured
-            on its validation nodes, else without labels on the new graph.
+        data: The graph that the model was trained on, if you have it. Then the reliance is measured
+            on its validation nodes. Without it, it is measured on the new graph without labels.
         new_data: The graph to predict. It is compared with the sample of the training graph that is
-            stored in the model. Labels are optional; if there are some, the advice uses them first.
-            Of a graph store that does not fit into memory, 2,000 nodes are diagnosed.
+            stored in the model. Labels are optional; if there are some, they decide the verdict. If
+            a graph store does not fit into memory, 2,000 of its nodes are diagnosed.
         nodes: The nodes of the new graph to diagnose, as for `predict`, for example those that were
             not in training. None: all nodes.
         blocks: Block name → columns (numbers, slice, mask or names) that are replaced together.
             None: blocks are found automatically.
         repeats: Repetitions of each random change. None: 5, or 3 if a graph has more than 20,000
             nodes.
-        held_out: Whether to train a single method again without two parts of its training data,
-            for a better estimate of the score. It needs `data`. `auto` has done that before. For
-            the next graph, pass the score `quantities["held_out"]` instead of True.
+        held_out: If True, train a single method again without two parts of its training data, for
+            a better estimate of the score. This needs `data`, and takes time: for the next graph,
+            pass the score `quantities["held_out"]` instead of True. `auto` does not need it.
     """
     if not hasattr(model, "open_graph"):
         raise InputError(f"model is a {type(model).__name__}: pass a fitted NodeClassifier")
@@ -297,8 +297,8 @@ def diagnose(
 
         for graph in graphs.values():
             if graph.size[0] > graph.num_nodes:
-                how = "a random sample of the nodes, with random neighbours of each"
-                display.say(f"the graph stays on disk: diagnosing {how}")
+                how = "the diagnosis uses a random sample of its nodes and their neighbours"
+                display.say(f"the graph stays on disk: {how}")
         context = replace(context, blocks=chosen, on_pass=on_pass)
         results = {name: section.compute(context) for name, section in SECTIONS.items()}
     sizes = {name: graph.size for name, graph in graphs.items()}

@@ -62,10 +62,9 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
     """Learns the classes of the nodes of a graph, and predicts them on the same or another graph.
 
     Args:
-        method: `auto`, which trains linear models, trees and networks, and averages them by what
-            they predict on held-out parts of the training data; the name of a method, one of
-            `canet.METHODS`; or a subclass of :class:`canet.methods.Method` or
-            :class:`canet.models.Learner`.
+        method: `auto`, which compares linear models, trees and networks, and predicts with a
+            weighted average of them; the name of a method, one of `canet.METHODS`; or a subclass
+            of :class:`canet.methods.Method` or :class:`canet.models.Learner`.
         backbone: Name of a backbone, one of `canet.BACKBONES`, or a :class:`canet.nn.Backbone`.
             None: gcn. `auto` chooses the backbone itself.
         epochs: Number of training epochs. None: the default of the method.
@@ -75,27 +74,26 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             `macro_f1`, or for two classes `roc_auc` or `average_precision` (of the rarer class).
         class_weight: Weights of the classes in the supervised loss, {class: weight}. `balanced`:
             inversely proportional to the class frequencies. None: equal weights.
-        undirected: If True, each edge is used in both directions. If False, edges are directed.
-            None is like False, with a warning if few edges have a reverse edge.
+        undirected: If True, each edge is used in both directions. If False, only in its own
+            direction. None is like False, but warns if few edges have a reverse edge.
         preset: Models that `auto` compares: `robust` (linear models, trees and networks, the
             default) or `fast` (without networks).
-        time_limit: Seconds in which `auto` compares models; the first, a linear model, always ends.
-            None: no limit.
-        keep_on_interrupt: Whether Ctrl-C ends the comparison of `auto` and keeps the models that
-            are finished, instead of raising `KeyboardInterrupt`.
+        time_limit: Seconds in which `auto` compares models. The first, a linear model, is always
+            finished. None: no limit.
+        keep_on_interrupt: If True, Ctrl-C ends the comparison of `auto`, and `fit` continues with
+            the models that are finished. If False, Ctrl-C raises `KeyboardInterrupt`.
         n_jobs: Number of processes in which `auto` trains; -1: one for each core.
         ray: Address of a Ray cluster on which `auto` trains, or `auto` for a running one.
-        checkpoints: Folder for unfinished training: if `fit` is interrupted, the next call with the
-            same folder continues. Delete it after saving the model.
-        threads: CPU threads; the last bits of a model depend on them. None: one for fewer than
-            5,000 nodes, where more threads help little and cost much on a busy machine, and with
-            `n_jobs`; otherwise those of torch.
+        checkpoints: Folder for checkpoints. If `fit` is interrupted, the next call with the same
+            folder continues. Delete it after saving the model.
+        threads: Number of CPU threads. The last bits of a model depend on it. None: one thread for
+            fewer than 5,000 nodes and with `n_jobs`, otherwise the number that torch uses.
         device: `auto` (a GPU if there is one), or a device of torch, such as `cpu` or `cuda:1`.
         random_state: Seed of training and of a random validation set.
         verbose: 1 shows a progress bar, 0 shows nothing.
         callbacks: Functions that are called after each epoch with a dict of `model` (its name),
-            `seed`, `epoch`, `epochs`, `loss` and `valid` (the validation score). `auto` needs
-            `n_jobs=1` for them.
+            `seed`, `epoch`, `epochs`, `loss` and `valid` (the validation score). They need
+            `n_jobs=1` and no Ray.
         **settings: Settings of the method, such as `hidden=32`; the command `canet methods NAME`
             lists them.
 
@@ -104,13 +102,13 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         n_features_in_: Number of feature columns D.
         feature_names_in_: Their names $[D]$, if the graph was read from tables.
         encoding_: How table columns become features; None for a graph of arrays.
-        left_out_: Numbers of the columns of arrays that are 0 for the model, from `without`.
+        left_out_: Numbers of the columns of a PyG `Data` that were left out by `without`.
         fitted_: The trained model; of a network, `fitted_.method.model` is the torch module.
         settings_: All settings by name; for `auto` those that its models share.
         candidates_: The models that `auto` tried; see `leaderboard`.
         scores_: The metric, between 0 and 1, on `train`, `valid` and, if there is a test set,
             `test`.
-        baselines_: The same scores of always answering the largest class of training.
+        baselines_: The same scores, if every node got the largest class of the training nodes.
         history_: Loss and validation score of every epoch; empty for `auto`.
         selected_epoch_: The epoch with the best validation score, from 1; 0 for `auto`.
         environments_seen_: Names of the environments that the method used, or None.
@@ -118,7 +116,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         data_: Size and digest of the training data.
         reference_: A sample of the training graph, for `novelty_score` and `canet.diagnose`; None
             if the model was saved with `keep_reference=False`.
-        calibration_: Temperature, biases and threshold that were learnt from the validation nodes,
+        calibration_: Temperature, biases and threshold, fitted on the validation nodes,
             for `predict_proba(calibrated=True)` and `predict(threshold="best")`.
         diagnosis_: The text of the last `canet.diagnose` of this model, or None.
     """
@@ -210,15 +208,15 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
 
         Arguments that are not passed are read from `train_mask`, `val_mask`, `environment`, `time`
         and `batch` of the graph. Nodes in `test_mask` are scored, but not used in training. Nodes
-        without a label (-1, NaN, None) are part of the graph, but of no split. If there is no
-        validation set, a fifth of the training nodes is held out: the latest nodes if there are
-        times, otherwise a random sample of each class.
+        without a label (-1, NaN, None) stay in the graph, but are neither trained on nor scored.
+        Without a validation set, a fifth of the training nodes is held out: the latest nodes if
+        there are times, otherwise a random sample of each class.
 
         Args:
             data: A PyG `Data` with `x` $[N, D]$, `edge_index`, `y` $[N]$ (integers or strings) and
-                possibly `edge_weight` $[E]$; what `canet.read_graph` reads: a folder or file, a
-                table of nodes, or a networkx graph; or a `canet.GraphStore` or its path, which
-                stays on disk if it does not fit into memory, or `batch_size` or `fanout` is set.
+                possibly `edge_weight` $[E]$; a folder, file, table of nodes or networkx graph, as
+                for `canet.read_graph`; or a `canet.GraphStore` or its path. A graph store stays on
+                disk if it does not fit into memory, or if `batch_size` or `fanout` is set.
             edges: The table of edges, if `data` is a table of nodes.
             label: Column with the classes, if `data` is not a PyG `Data`.
             train, valid: Masks $[N]$, row numbers, or names (strings). By default all labelled
@@ -227,13 +225,13 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             time: Time of each node $[N]$, numbers or dates, or its column.
             sample_weight: Weight of each node $[N]$ in the supervised loss, or its column. Only the
                 ratios matter.
-            batch: Number or name of the graph of each node $[N]$, if `data` holds several graphs.
-            warm_start: A fitted model with the same method, backbone, sizes and classes, whose
-                training continues on this graph; it may be this object. `auto` then compares
-                nothing: the members of its average keep their weights, its networks continue, and
-                its linear models and trees are trained again.
+            batch: Number or name of the graph of each node $[N]$, if `data` has several graphs.
+            warm_start: A fitted model, possibly this object, whose training continues on this
+                graph. It must have the same method, backbone, sizes and classes. `auto` does not
+                compare models again: the weights of its average stay the same, networks continue,
+                and linear models and trees are trained again.
             **columns: Further arguments of `canet.read_graph`, such as `id` and `without`. For a
-                PyG `Data`, only `without`: numbers of columns that become 0 in every graph.
+                PyG `Data`, only `without`: the numbers of columns to leave out, in every graph.
         """
         columns |= {"label": label} if label is not None else {}
         arrays: dict[str, Any] = {"environment": environment, "time": time}
@@ -300,12 +298,12 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         """Return the models that `auto` compared, the best first.
 
         The result is a pandas DataFrame with one row per model or, if pandas is not installed, a
-        list with one dict per model. `weight` is the weight of a model in the average that
-        predicts, 0 if it is not used. It follows from the `likelihood`: the mean logarithm of the
-        probability of the right class, over the validation nodes and each held-out part.
-        `validation` and `held_out` are scores between 0 and 1, `seconds` the time of all trainings.
-        One column for each held-out part has the score there. A `note` says why a model has no
-        scores. The last rows are the average, the best single model and the largest class.
+        list with one dict per model. `weight` is the weight of a model in the average, 0 if it is
+        not used. It depends on the `likelihood`: the mean logarithm of the probability of the
+        right class, over the validation nodes and each held-out part. `validation` and `held_out`
+        are scores between 0 and 1, and so is one column for each held-out part. `seconds` is the
+        time of all trainings. A `note` says why a model has no scores. The last rows are the
+        average, the best single model and always answering the largest class.
         """
         rows = self.leaderboard_rows()
         try:
@@ -327,7 +325,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
     def save(self, path: str | Path, keep_reference: bool = True, overwrite: bool = False) -> None:
         """Write the model to a folder, for `NodeClassifier.load`. The files are not pickles.
 
-        The folder holds `model.json` (parameters, settings, classes, names and encoding of the
+        The folder contains `model.json` (parameters, settings, classes, names and encoding of the
         columns, scores), `weights-*.safetensors`, `reference-*.safetensors` and `MODEL_CARD.md`, a
         summary for people. The encoding includes the categories of text columns.
 
@@ -384,9 +382,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         choice = {name: value for name, value in choice.items() if value is not None}
         several = describe_method(self.method).trains_several
         if choice and not several:
-            raise InputError(
-                f"{next(iter(choice))} is only for method 'auto': leave it out, or leave out method"
-            )
+            name = next(iter(choice))
+            raise InputError(f"{name} is only for method 'auto': leave out {name} or method")
         if several and self.callbacks and (self.n_jobs != 1 or self.ray):
             raise InputError("callbacks need n_jobs=1 and no Ray: they are called in this process")
         return changed(self.method, changes | choice)

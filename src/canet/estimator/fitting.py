@@ -60,8 +60,8 @@ def graph_to_fit(
             if data.get("encoding") is not None:
                 fix = f"pass {given} to canet.read_graph"
             raise InputError(
-                f"fit takes {given} only for tables, files and networkx graphs, because a Data has "
-                f"no named columns: {fix}"
+                f"the argument {given} is for tables, files and networkx graphs, but the graph is "
+                f"a PyG Data, whose columns have no names: {fix}"
             )
         opened = data
     else:
@@ -74,8 +74,8 @@ def graph_to_fit(
     names = [name for name, value in arrays.items() if value is not None]
     if "csr" in opened and names:
         raise InputError(
-            f"fit takes {names[0]} only for graphs in memory: the splits and columns of a graph "
-            "store were chosen when it was written"
+            f"the argument {names[0]} is for graphs in memory; a graph store contains its splits "
+            "and columns: leave the argument out, or write the store again"
         )
     if earlier is not None:
         opened = earlier.open_graph(opened, in_memory=False)

@@ -37,8 +37,8 @@ def held_out_score(model: NodeClassifier, data: GraphLike | None) -> float | Non
     task = user.task
     if describe_data(task)["digest"] != model.data_["digest"]:
         raise InputError(
-            "held_out needs the nodes, columns and splits of the training, but data has others: "
-            "pass the graph that fit got, with its masks"
+            "held_out needs the training graph, but data has other nodes, columns or splits: pass "
+            "the graph that was passed to fit, with its masks"
         )
     weights = class_weights(model.class_weight, user.classes, task.data.y[task.train])
     options = Options(model.device, class_weight=weights)

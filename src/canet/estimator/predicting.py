@@ -181,9 +181,9 @@ class PredictionMixin:
         share, before = ((ids == rarer).sum() / max(1, len(ids)) for ids in (chosen, valid))
         if share * len(chosen) >= MIN_FLAGGED and share >= 2 * before:
             warn_user(
-                f"with this threshold, {share:.1%} of the nodes are predicted as "
-                f"'{self.classes_[rarer]}', but {before:.1%} of the validation nodes: look at the "
-                "true class of some of them, and choose a threshold that fits"
+                f"with this threshold, {share:.1%} of the nodes get class "
+                f"'{self.classes_[rarer]}', compared with {before:.1%} of the validation nodes: "
+                "check the true class of some of these nodes before you use the threshold"
             )
 
     def predict_proba(
@@ -301,7 +301,7 @@ class PredictionMixin:
         found = self.forward(reader, nodes)
         if not found.environments:
             raise InputError(
-                f"method '{self.method_name}' infers no environments, but 'canet' does"
+                f"method '{self.method_name}' does not infer environments: use method 'canet'"
             )
         n = found.logits.shape[0]
         return [e.log_posterior[:n].exp().cpu().double().numpy() for e in found.environments]

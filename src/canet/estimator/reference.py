@@ -65,7 +65,7 @@ class Reference:
         """
         if embedding.shape[1] != self.embedding.shape[1]:
             raise CanetError(
-                "the sample of training nodes is that of another model: save the model again"
+                "the stored sample of training nodes belongs to another model: save the model again"
             )
         within = self._distance(self.valid_embedding).sort().values
         rank = torch.searchsorted(within, self._distance(embedding))

@@ -21,7 +21,7 @@ def check_scorable(metric: str, y: Tensor, num_classes: int) -> None:
         raise InputError(f"y contains a third class, but {metric} is for two classes")
     if unseen:
         warn_user(
-            f"{unseen:,} labels have a class that did not occur in training: their predictions "
+            f"{unseen:,} nodes have a class that did not occur in training: their predictions "
             "count as wrong"
         )
 

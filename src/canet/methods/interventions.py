@@ -56,9 +56,8 @@ class InterventionSettings(Settings):
 
     interventions: Literal["none", "inferred", "given"] = setting(
         "none",
-        "random offsets of shifted feature columns in training: none, inferred (one offset per "
-        "group of nodes, with groups inferred from the features) or given (one offset per "
-        "environment)",
+        "random offsets in training, for columns that shift: none, inferred (one offset per group "
+        "of nodes with similar features) or given (one offset per environment)",
     )
     intervention_width: float = setting(
         6.0,

@@ -93,7 +93,7 @@ class Auto(Learner):
     name = "auto"
     label = "Auto"
     colour = Colour("#000000", "#e6e6e6")
-    summary = "averages models by what they predict on held-out parts of the training data"
+    summary = "averages models by how well they predict held-out parts of the training data"
     paper = "No paper; measured on https://canet-dev.github.io/canet/results/choice.html"
     trains_several = True
     trains_in_batches = True
@@ -318,7 +318,7 @@ def _folder(work: Path, model: int, part: int, seed: int) -> Path:
 
 
 def _is_finished(folder: Path) -> bool:
-    """Whether a training is finished. A damaged one is removed, so that it starts again."""
+    """Whether a training is finished. If one of its files has changed, remove it."""
     run, problems = RunFolder(folder), list[str]()
     try:
         if run.finished:
@@ -328,7 +328,7 @@ def _is_finished(folder: Path) -> bool:
     except ChecksumError as error:
         problems = [str(error)]
     if problems:
-        warn_user(f"a part of the choice is trained again: {problems[0]}")
+        warn_user(f"a stored training cannot be used and starts again: {problems[0]}")
         shutil.rmtree(folder)
     return run.finished
 

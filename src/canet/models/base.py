@@ -112,10 +112,12 @@ class Fitted(ABC):
 
     def learner(self, shared: Settings, options: Options) -> Learner:
         """Return the learner that continues the training, with the epochs of `shared` settings."""
-        raise InputError(f"the training of a model of kind '{self.kind}' cannot continue")
+        raise InputError(
+            f"warm_start does not work with a model of kind '{self.kind}': fit a new model"
+        )
 
     def chosen_settings(self) -> dict[str, Any]:
-        """Return settings that the training chose, for further trainings on parts of its data."""
+        """Return the settings that the training chose, to train on parts of its data with them."""
         return {}
 
     def to(self, device: torch.device) -> Self:

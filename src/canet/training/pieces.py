@@ -123,8 +123,9 @@ class Pieces:
         number, size = self._graph.membership.number, self._graph.membership.size
         if len(size) * model.hidden**2 > MAX_SUMS:
             raise InputError(
-                f"the graph has {len(size):,} connected components of several nodes, and this "
-                "backbone needs hidden² numbers for each: choose another one, or a smaller hidden"
+                f"this backbone needs hidden² numbers for each of the {len(size):,} connected "
+                "components of the graph, which is too much memory: choose another backbone, or a "
+                "smaller hidden"
             )
         for ids in states.ids().split(ROWS_AT_ONCE):
             of_nodes = number[ids].to(device)

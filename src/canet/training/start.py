@@ -75,6 +75,4 @@ def resume(loop: Loop, run_folder: RunFolder) -> None:
     if rejected:
         names = " and ".join(f"'{path}'" for path in rejected)
         how = f"resumes after epoch {loop.epoch}" if loop.epoch else "starts over"
-        warn_user(
-            f"{names} cannot be used (checksum mismatch, or of another run), so the run {how}"
-        )
+        warn_user(f"cannot use {names} (checksum mismatch, or of another run), so the run {how}")

@@ -94,10 +94,11 @@ def load_task(
     """Load a task of the catalogue; missing files are downloaded into the cache.
 
     Args:
-        name: Name of the task, such as `cora`, or the path of a graph store, such as `./store`,
-            whose splits are used.
-        data_root: Folder with raw files, which is only read. Default: `CANET_DATA_ROOT`, then the
-            cache. The path of a graph store is relative to it, by default to the working folder.
+        name: Name of the task, such as `cora`, or the path of a graph store, such as `./store`. The
+            splits of a store except `train` and `valid` are test sets.
+        data_root: Folder with raw files, which are not changed. Default: `CANET_DATA_ROOT`, then
+            the cache. The path of a graph store is relative to `data_root`, by default to the
+            working folder.
         data_seed: Seed of the random choices in the data (spurious features and splits), from 0 to
             2³² - 1.
         protocol: How the data is split into training and test data, such as `disjoint` for
@@ -107,7 +108,7 @@ def load_task(
             `multi-hot` for the features of Twitch without row normalisation; `without spurious
             columns` or `centred` (each column centred per graph) for the controls of
             spurious-feature tasks.
-        inductive: Whether nodes that do not exist at training time are hidden from training.
+        inductive: Whether to hide nodes that do not exist at training time from training.
         generator: How spurious columns are made; see `canet.data.benchmarks.spurious`.
     """
     root = Path(data_root) if data_root else None

@@ -55,14 +55,13 @@ def read_graph(
 
     A folder contains `nodes.csv` or `nodes.parquet`, with a row for each node, and `edges.csv` or
     `edges.parquet`, with the columns `source` and `target` (or `src` and `dst`, or `from` and
-    `to`). Columns of nodes without a role become
+    `to`). All node columns that are not named below become
     features: numbers are standardised, text is one-hot encoded. A `.npz` or `.pt` file contains
     arrays with the names of PyG (`x`, `edge_index`, `y`, ...).
 
     Args:
-        source: Folder or file, a table of nodes (pandas, Arrow or polars), a networkx graph, whose
-            node attributes are the columns, or a graph store or its path, which must fit into
-            memory.
+        source: Folder or file; a table of nodes (pandas, Arrow or polars); a networkx graph, whose
+            node attributes are the columns; or a graph store or its path. It must fit into memory.
         edges: The table of edges, if `source` is a table of nodes.
         label: Column or array with the classes. Default for arrays: `y`.
         split: Column with `train`, `valid`, `test` or an empty cell. Default: `split`.
@@ -75,11 +74,11 @@ def read_graph(
             Default: `weight`.
         source_column, target_column: Columns of the edges with the ids of the two nodes. Default:
             `source` and `target`, `src` and `dst`, or `from` and `to`.
-        without: Columns that are not used. Those of arrays are numbers, and become 0.
-        fill: The number for empty cells of a number column: its `mean`, `median` or
+        without: Columns to leave out: names, or numbers for arrays, whose columns become 0.
+        fill: The value for empty cells of a number column: its `mean`, `median` or
             `most_frequent` value. Another feature marks these cells.
-        encoding: Encoding of a training graph, to compute the same features. Columns that had a
-            role in training have it here too, if the table contains them.
+        encoding: Encoding of a training graph, to compute the same features. Its columns for
+            labels, ids, times and so on are then used here too, if the table contains them.
 
     Returns:
         `x` (float32 $[N, D]$, dense or sparse CSR), `edge_index` $[2, E]$, `node_id` $[N]$ and,

@@ -88,7 +88,8 @@ class GraphStoreWriter:
         path: New folder for the store.
         num_nodes: Number of nodes N.
         undirected: Whether to add the reverse of each edge.
-        memory: Bytes for edges and features in memory, in addition to some arrays $[N]$.
+        memory: Largest number of bytes for edges and features in memory. Some arrays $[N]$ come in
+            addition.
     """
 
     def __init__(
@@ -238,11 +239,11 @@ class GraphStoreWriter:
         self._save("labels", codes, "<i4")
 
     def set_split(self, split: Column | Mapping[str, NodeSet]) -> None:
-        """Set the splits: `train`, `valid`, and any other names, which are test sets.
+        """Set the splits: `train`, `valid`, and test sets, which can have any other name.
 
         Args:
-            split: Name $[N]$ of each node's split, empty if it has none; or name → node ids or
-                mask. A split without nodes is left out.
+            split: Name $[N]$ of each node's split, empty if it has none; or a dictionary from the
+                name of a split to its node ids or mask. A split without nodes is left out.
         """
         if isinstance(split, Mapping):
             given = {n: check_nodes(nodes, self.num_nodes, n) for n, nodes in split.items()}
