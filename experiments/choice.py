@@ -48,16 +48,16 @@ CONFIRMED = {
 TREES = Recipe("trees", changes=OWN)
 SIX, AUTO, EARLIER, HINDSIGHT = "mean of six", "auto", "auto, networks only", "best in hindsight"
 COLUMNS = {
+    AUTO: AUTO,
     "GCN": "erm-gcn",
-    "CaNet": "CaNet as published",
-    "transformer": "erm-transformer",
     "linear, x": "linear neighbours=False",
     "linear": "linear",
     "trees, x": TREES.name,
     "trees": "trees",
     SIX: SIX,
+    "CaNet": "CaNet as published",
+    "transformer": "erm-transformer",
     EARLIER: EARLIER,
-    AUTO: AUTO,
     HINDSIGHT: HINDSIGHT,
 }
 """Column of the tables → name of the model."""
