@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
@@ -208,7 +210,27 @@ def tables(rows: Sequence[Row]) -> str:
         good = [one.uses for one in own if not one.fails]
         verdicts.append([name, *(f"{sum(x)} of {len(x)}" for x in (bad, good))])
     heads = ['"Use the model"', "lost more than 10 points", "lost less"]
-    return "\n\n".join([*parts, table_text(heads, verdicts)])
+    return "\n\n".join([*parts, table_text(heads, verdicts), _pairs(plain)])
+
+
+def _pairs(rows: Sequence[Row]) -> str:
+    """How often the one of two models with the higher expected score is the better one."""
+    by_transfer = defaultdict(list)
+    for row in rows:
+        transfer = tuple(row[name] for name in ("task", "protocol", "test", "metric"))
+        value = min(estimate(row, "held_out"), row["validation"])
+        by_transfer[transfer].append((value, row["actual"]))
+    pairs = [
+        (abs(a[0] - b[0]), (a[0] - b[0]) * (a[1] - b[1]) > 0)
+        for own in by_transfer.values()
+        for a, b in combinations(own, 2)
+    ]
+    cells = []
+    for low, high in ((0, 0.05), (0.05, 0.1), (0.1, 1)):
+        right = [is_right for gap, is_right in pairs if low <= gap < high]
+        cells.append(f"{100 * sum(right) / max(1, len(right)):.0f} %")
+    heads = ["difference of two expected scores", "below 5 points", "5 to 10", "above 10"]
+    return table_text(heads, [["the model with the higher one is better", *cells]])
 
 
 def _task(one: Judged) -> str:
