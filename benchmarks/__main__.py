@@ -135,6 +135,8 @@ def scale(
         found = [
             measure_scale("cpu", count, threads, place) | default.get(count, {}) for count in counts
         ]
+        if not found:
+            return
         draw_scale(found, out)
     write_json(out, found)
     print(scale_table(found))
