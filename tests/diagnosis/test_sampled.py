@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
 import canet
-from canet import NodeClassifier
+from canet import GraphStore, NodeClassifier
 from canet.diagnosis import graph, sampled
 from canet.diagnosis.graph import read_graph
 from canet.models import auto
@@ -25,7 +23,7 @@ MODELS = (
 )
 
 
-def fitted(store: Any, monkeypatch: pytest.MonkeyPatch) -> NodeClassifier:
+def fitted(store: GraphStore, monkeypatch: pytest.MonkeyPatch) -> NodeClassifier:
     monkeypatch.setitem(auto.PRESETS, "robust", MODELS)
     return NodeClassifier(epochs=5, undirected=True, device="cpu").fit(store.load())
 
@@ -75,12 +73,8 @@ def test_sums_over_drawn_neighbours_are_correct_on_average(tmp_path: Path) -> No
     nodes = torch.arange(10)
     part, ids = sampled.sampled_part(whole, nodes, nodes, 1)
     edges, weight = part.user_graph.edge_index, part.user_graph.edge_weight
-    assert edges is not None
-    assert weight is not None
     total = torch.zeros(len(ids)).index_add_(0, edges[1], weight)
     csr = store.csr
-    assert csr.weight is not None
-    assert csr.loops is not None
     for node in nodes.tolist():
         own = csr.weight[csr.rowptr[node] : csr.rowptr[node + 1]]
         if len(own) <= sampled.FANOUT[0]:
