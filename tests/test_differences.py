@@ -13,16 +13,14 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 TABLE = TESTS.parent / "docs" / "reference" / "paper-to-code.md"
 HEADING = "## Where do paper, published implementation and this code differ?"
-DENSE = "test_training_loss_and_gradients_are_those_of_the_dense_equations"
+DENSE = "test_model_and_gradients_are_those_of_the_dense_equations"
 SETTINGS = "test_canet_starts_from_the_published_settings"
 
 TESTED_BY = {
     "Gumbel-Softmax": ["test_sample_is_the_gumbel_softmax_of_the_log_posterior"],
-    "regulariser's mean": [
-        "test_receptive_field_of_some_nodes_gives_their_rows_of_the_dense_equations"
-    ],
+    "regulariser's mean": [DENSE],
     "order in a layer": ["test_dropout_comes_first_in_every_layer_and_before_both_linear_maps"],
-    "GCN branch": [DENSE, "test_symmetric_counts_incoming_edges_and_adds_no_self_loops"],
+    "GCN branch": [DENSE, "test_operator_is_its_definition"],
     "plain sum": [DENSE, SETTINGS, "test_along_an_edge_its_target_reads_its_source"],
     "GAT branch": [DENSE, "test_small_graph_is_attended_as_published"],
     "slope of LeakyReLU": [DENSE, "test_backbone_and_its_gradients_equal_those_of_pyg"],
@@ -36,8 +34,8 @@ TESTED_BY = {
     ],
     "prediction": ["test_predicting_uses_the_posterior_itself_without_noise_or_temperature"],
     "two classes": [SETTINGS, "test_binary_loss_follows_the_dense_equations_on_each_column"],
-    "branch weights at the start": ["test_initial_weights_stay_within_their_bounds"],
-    "attention vectors at the start": ["test_initial_weights_stay_within_their_bounds"],
+    "branch weights at the start": ["test_initial_weights_are_within_their_bounds"],
+    "attention vectors at the start": ["test_initial_weights_are_within_their_bounds"],
     "spurious features": [
         "test_in_the_paper_protocol_test_nodes_have_copies_in_the_training_set",
         "test_in_the_disjoint_protocol_all_copies_of_a_node_are_in_one_split",

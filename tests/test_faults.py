@@ -181,21 +181,6 @@ def test_other_data_under_the_same_name_is_rejected_by_every_command(
 # Clocks
 
 
-def test_a_clock_that_is_set_back_does_not_delay_checkpoints(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = 1000.0
-    monkeypatch.setattr(loop.time, "perf_counter", lambda: now)
-    checkpoints = loop.Checkpoints()
-    now += 31
-    assert checkpoints.due
-    checkpoints.save([], [])
-    now -= 1e6
-    assert not checkpoints.due
-    now += 31
-    assert checkpoints.due
-
-
 def test_slow_checkpoints_are_written_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(loop.time, "perf_counter", lambda: now)

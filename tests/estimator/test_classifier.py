@@ -192,10 +192,10 @@ def test_a_label_unknown_in_training_counts_as_wrong(model: canet.NodeClassifier
     new = small_user_graph(30, seed=1)
     new.y = np.where(np.arange(30) < 10, "dog", new.y)
     for one in (model, fitted(epochs=60, metric="macro_f1")):
-        with pytest.warns(InputWarning, match="10 labels"):
+        with pytest.warns(InputWarning, match="10 nodes"):
             score = one.score(new)
         assert score < one.score(small_user_graph(30, seed=1))
-    with pytest.warns(InputWarning, match="10 labels"):
+    with pytest.warns(InputWarning, match="10 nodes"):
         assert model.score(new, nodes=np.arange(10)) == 0.0
 
 

@@ -33,7 +33,7 @@ def test_the_graph_and_the_splits_of_the_training_are_needed() -> None:
     model = canet.NodeClassifier("linear", undirected=True).fit(data, train=train)
     with pytest.raises(InputError, match="pass data"):
         canet.diagnose(model, None, data, held_out=True)
-    with pytest.raises(InputError, match="splits of the training"):
+    with pytest.raises(InputError, match="columns or splits"):
         canet.diagnose(model, data, held_out=True)
     data.train_mask = torch.arange(60) < 40
     score = held_out_score(model, data)

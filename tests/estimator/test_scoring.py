@@ -45,7 +45,7 @@ def relabelled(store: GraphStore, path: Path) -> GraphStore:
     return GraphStore(path)
 
 
-@pytest.mark.filterwarnings("ignore:19 labels")
+@pytest.mark.filterwarnings("ignore:19 nodes")
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_the_score_is_that_of_scikit_learn_everywhere(
@@ -89,5 +89,5 @@ def test_unseen_classes_are_a_warning_and_an_error_for_rankings(tmp_path: Path) 
             score(new)
     assert not (tmp_path / "p.csv").exists()
     model.metric = "accuracy"
-    with pytest.warns(InputWarning, match="19 labels"):
+    with pytest.warns(InputWarning, match="19 nodes"):
         model.score(new)

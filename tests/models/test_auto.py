@@ -267,7 +267,7 @@ def test_a_damaged_part_is_trained_again(file: str, few_models: None, tmp_path: 
     list(islice(Auto(QUICK, Options("cpu")).try_all(Parts(small_task()), 0, work), 2))
     damaged = work / "1" / "0" / "seed-0" / file
     damaged.write_bytes(damaged.read_bytes()[:-3] + b"   ")
-    with pytest.warns(InputWarning, match="trained again"):
+    with pytest.warns(InputWarning, match="starts again"):
         assert same(run(0, tmp_path), alone())
 
 

@@ -91,7 +91,7 @@ def test_a_series_and_hetero_data_are_rejected_with_a_recipe() -> None:
 
 def test_arguments_of_tables_are_rejected_for_arrays() -> None:
     data = read_graph(*frames(), label="label")
-    with pytest.raises(InputError, match="label only for tables"):
+    with pytest.raises(InputError, match="label is for tables"):
         canet.NodeClassifier("erm").fit(data, label="label")
     with pytest.raises(InputError, match="did you mean 'without'"):
         canet.NodeClassifier("erm").fit(*frames(), label="label", witout=["age"])
