@@ -14,6 +14,8 @@ from torch_geometric.data import Data
 import canet
 from canet.data.graph_data import GraphData
 from canet.errors import InputError
+from canet.nn import Operator
+from canet.training import prepared
 from canet.training.prepared import prepare_graph
 from tests.support.user_graphs import small_user_graph
 
@@ -115,3 +117,14 @@ def test_threads_share_a_prepared_graph() -> None:
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(lambda node: model.predict_proba(prepared, nodes=[node]), nodes))
     assert np.array_equal(alone, together)
+
+
+def test_edges_are_pinned_once_for_all_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies: list[torch.Tensor] = []
+    monkeypatch.setattr(prepared, "has_room", lambda size, device: device.type == "cpu" or size < 0)
+    monkeypatch.setattr(prepared, "pinned", lambda col: copies.append(col) or col)
+    graph = prepare_graph(small_user_graph())
+    monkeypatch.setattr(prepared, "BYTES_PER_NODE", -1)
+    for _ in range(2):
+        graph.graph_to_draw([Operator("sum")], torch.device("cuda"))
+    assert len(copies) == 1

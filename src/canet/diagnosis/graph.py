@@ -248,8 +248,7 @@ def read_graph(
     fitted, prepared = reader.model, reader.graph
     members = fitted.members if isinstance(fitted, Average) else [fitted]
     if prepared.in_pieces:
-        networks = [one.method.model for one in members if isinstance(one, FittedNetwork)]
-        hops = max([2, *(one.num_layers for one in networks)])
+        hops = max(one.num_hops for one in members)
         rows, typical = (sample_nodes(ids, MAX_NODES) for ids in (rows, torch.arange(n)))
         prepared, ids = sampled_part(prepared, rows, typical, hops)
         rows, at = torch.searchsorted(ids, rows.sort().values), ids.numpy()

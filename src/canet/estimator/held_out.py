@@ -27,10 +27,8 @@ def held_out_score(model: NodeClassifier, data: GraphLike | None) -> float | Non
     seed = int(model.random_state) if isinstance(model.random_state, int | np.integer) else 0
     names = ("train", "valid", "environment", "time", "sample_weight", "batch")
     columns = {**dict.fromkeys(names), "without": model.left_out_}
-    opened, decide = (
-        model.open_graph(data, in_memory=False),
-        planner(vars(model), model._settings()),
-    )
+    decide = planner(vars(model), model._settings())
+    opened = model.open_graph(data, in_memory=False)
     if "csr" in opened and not decide(UserGraph(opened.x, csr=opened.csr)).on_disk:
         opened = model.open_graph(opened)
     prepared, user, _ = training_data(model, opened, columns, seed)

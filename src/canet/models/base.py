@@ -56,6 +56,7 @@ class Fitted(ABC):
         kind: Name of the class in saved models.
         in_parts: Whether a graph on disk is read in parts, not at once.
         sizes: Numbers of features D and classes C, if they are known.
+        num_hops: Number of hops from which a prediction reads neighbours.
         epochs: Number of epochs of the training; 0 if there are none.
         candidates: The models that were compared to choose this one; empty if there was no choice.
         result: Scores, timing and versions of the training run, if there was one.
@@ -66,6 +67,7 @@ class Fitted(ABC):
     kind: ClassVar[str]
     in_parts: ClassVar[bool] = False
     sizes: tuple[int, int] | None = None
+    num_hops: int = 2
     epochs: int = 0
     candidates: Sequence[Candidate] = ()
     result: RunResult | None = None

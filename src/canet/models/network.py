@@ -42,6 +42,7 @@ class FittedNetwork(Fitted):
     def __init__(self, method: Method, backbone: str) -> None:
         self.method, self.backbone = method.eval(), backbone
         self.sizes = method.model.phi_in.in_features, method.model.phi_out.out_features
+        self.num_hops = method.model.num_layers
 
     def read(
         self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None

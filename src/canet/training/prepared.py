@@ -61,6 +61,7 @@ class PreparedGraph:
         self._groups = groups or (lambda: user_graph.batch)
         self._graphs: dict[tuple[tuple[Operator, ...], torch.device], Graph] = {}
         self._csr: dict[torch.device, Csr] = {}
+        self._pinned: dict[int, Tensor] = {}
         self._features: dict[Scaling, Features] = {}
         self._scalers: dict[tuple[Scaling, torch.device], Scaler] = {}
         self._with_neighbours: PreparedGraph | None = None
@@ -90,7 +91,14 @@ class PreparedGraph:
         graph = self.graph(operators, device)
         fits = has_room(BYTES_PER_NODE * self.user_graph.num_nodes, device)
         on_cpu = graph.device.type != device.type
-        return graph.drawing_on(device, pinned) if on_cpu and fits else graph
+        return graph.drawing_on(device, self._pin) if on_cpu and fits else graph
+
+    def _pin(self, col: Tensor) -> Tensor:
+        """Return an array in pinned memory; graphs with the same array share the copy."""
+        key = col.data_ptr()
+        if key not in self._pinned:
+            self._pinned[key] = pinned(col)
+        return self._pinned[key]
 
     def _build(self, operators: Sequence[Operator], place: torch.device) -> Graph:
         user = self.user_graph
@@ -226,7 +234,7 @@ class PreparedGraph:
         """
         other, x = copy(self), self.user_graph.x
         other.user_graph = UserGraph(x, edge_index, graph, edge_weight)
-        other._graphs, other._with_neighbours = {}, None
+        other._graphs, other._pinned, other._with_neighbours = {}, {}, None
         return other
 
 
