@@ -420,6 +420,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
                 folder = Path(self.checkpoints) / name / f"seed-{seed}"
             share_graph(task, prepared)
             (fitted,) = learner.run(task, {seed: folder}, initial=initial, on_progress=report)
+            fitted.predicted = None  # only the scores needed them
             return fitted
 
     def _warn_largest_class(self, reference: Reference) -> None:

@@ -30,7 +30,7 @@ from canet.store.result import Candidate
 from canet.store.run_folder import CONFIG, RunFolder
 from canet.training import Callback
 from canet.training.loop import Progress
-from canet.training.prepared import forget_columns
+from canet.training.prepared import forget_large
 from canet.util.colour import Colour
 from canet.util.files import WriteError
 from canet.util.jobs import Pool, WorkerDied, run_all
@@ -233,7 +233,7 @@ class Auto(Learner):
                     warnings.simplefilter("ignore", InterventionWarning)
                     (fitted,) = learner.run(task, {seed: folder})
                 logits = parts.predict(part, fitted)
-                forget_columns(task)
+                forget_large(task)
             except WriteError:
                 raise
             except OutOfTime:

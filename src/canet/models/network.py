@@ -177,6 +177,7 @@ class Network(Learner):
     def _fitted(self, run: Run) -> FittedNetwork:
         fitted = FittedNetwork(run.method, self.backbone.name)
         fitted.result, fitted.history, fitted.epochs = run.result, run.history, run.result.epochs
+        fitted.predicted = run.predicted
         return fitted
 
     def load(self, task: ShiftTask, run_folder: RunFolder) -> Fitted:

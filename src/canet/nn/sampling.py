@@ -18,6 +18,8 @@ ALL = "all"
 GOLDEN = 0x9E3779B97F4A7C15 - 2**64
 FACTORS = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
 """Constants of SplitMix64 (Steele et al., OOPSLA '14), as signed integers."""
+SORTING_RATIO = 16
+"""Sorting is faster than a mask over all N nodes for at most N divided by this many ids."""
 
 
 class Draw(NamedTuple):
@@ -76,15 +78,19 @@ def relabel(
 ) -> tuple[Tensor, list[Tensor]]:
     """Return `nodes` $[n]$, followed by the other nodes in `read`, and positions in this list.
 
-    The work does not depend on the size of the graph. `position` is an array over all nodes that
-    contains -1, and does so afterwards.
+    The work for few nodes does not depend on the size of the graph. `position` is an array over all
+    nodes that contains -1, and does so afterwards.
     """
     n = nodes.numel()
     number_from = partial(torch.arange, dtype=position.dtype, device=position.device)
     position[nodes] = number_from(n)
     others = torch.cat([nodes[:0], *read])
     others = others[position[others] < 0]
-    if ascending:
+    if ascending and others.numel() * SORTING_RATIO > position.numel():
+        reached = torch.zeros(position.numel(), dtype=torch.bool, device=position.device)
+        reached[others] = True
+        others = reached.nonzero().squeeze(1)
+    elif ascending:
         others = others.unique()
     else:
         number = number_from(others.numel())

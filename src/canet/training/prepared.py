@@ -25,10 +25,11 @@ from canet.training.features import CPU, Scaler, prepare_features
 from canet.training.pieces import Pieces
 from canet.util.devices import has_room
 from canet.util.files import scratch_array
+from canet.util.memory import return_freed_memory
 from canet.util.sparse import Csr, from_scipy, to_scipy
 
 MAX_KEPT = 2**20
-"""Numbers of features up to which their columns are kept from one model to the next."""
+"""Numbers of features up to which columns and edges are kept from one model to the next."""
 BYTES_PER_NODE = 16  # row pointers and positions
 COLUMNS = ("x", "edge_index", "batch", "edge_weight", "num_nodes", "node_id", "csr")
 """Columns of a graph that its checks use."""
@@ -238,12 +239,13 @@ class PreparedGraph:
         return other
 
 
-def forget_columns(task: ShiftTask) -> None:
-    """Free the columns of a large graph in memory, which the next model computes again."""
+def forget_large(task: ShiftTask) -> None:
+    """Free the memory of what was computed from a large graph; the next model computes it again."""
     for graph in _graphs_of(task).values():
         x = graph.user_graph.x
-        if (x.values() if x.is_sparse_csr else x).numel() > MAX_KEPT:
-            graph._features, graph._with_neighbours = {}, None
+        if not graph.in_pieces and (x.values() if x.is_sparse_csr else x).numel() > MAX_KEPT:
+            graph._graphs, graph._features, graph._with_neighbours = {}, {}, None
+            return_freed_memory()
 
 
 def as_dense(rows: Features) -> Tensor:

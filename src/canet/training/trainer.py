@@ -53,6 +53,7 @@ class Run:
     result: RunResult  # scores between 0 and 1, selection rule, timing and versions
     history: dict[str, list[float]]  # loss and scores of every epoch
     method: Method  # the trained method, with the weights of the selected epoch
+    predicted: dict[str, Tensor] | None = None  # logits of every split; None: the run was read
 
 
 class Trainer:
@@ -272,7 +273,8 @@ class Trainer:
         history = {name: curve[: loop.epoch].tolist() for name, curve in loop.history.items()}
         last = self.scores(loop.method)
         loop.method.load_state_dict(loop.best.tensors)
-        scores, inferred = self.scores(loop.method), None
+        predicted = dict[str, Tensor]()
+        scores, inferred = self.scores(loop.method, predicted), None
         if distributed.rank() == 0:
             inferred = inferred_environments(loop.method, self.fields)
         result = RunResult(
@@ -294,7 +296,8 @@ class Trainer:
         logger.info("%s, seed %d: validation score %.4f", model, seed, score)
         if run_folder:
             run_folder.finish(loop.best.tensors, history, result)
-        return Run(self.config(seed, ood_curves), result, history, loop.method)
+        config = self.config(seed, ood_curves)
+        return Run(config, result, history, loop.method, predicted or None)
 
     def load(self, run_folder: RunFolder) -> Method:
         """Load the trained method of a finished run of this task, method and settings."""
@@ -304,10 +307,12 @@ class Trainer:
         run_folder.load_weights(method)
         return method.eval()
 
-    def scores(self, method: Method) -> dict[str, float]:
+    def scores(
+        self, method: Method, predicted: dict[str, Tensor] | None = None
+    ) -> dict[str, float]:
         """Return the score of every split, by its name in `task.splits()`.
 
-        The first of several processes computes them.
+        The first of several processes computes them. `predicted` receives its logits, on the CPU.
         """
         method.eval()
         values = torch.empty(len(self.fields.nodes), dtype=torch.double, device=self.device)
@@ -316,6 +321,8 @@ class Trainer:
                 found = self.fields.logits(method)
                 for i, split in enumerate(self.fields.nodes):
                     values[i] = self._scored(*found[split])
+                if predicted is not None:
+                    predicted |= {split: logits.cpu() for split, (logits, _) in found.items()}
         return dict(zip(self.fields.nodes, distributed.broadcast(values).tolist(), strict=True))
 
     def score(self, method: Method, split: str) -> Tensor:

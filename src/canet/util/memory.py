@@ -40,6 +40,14 @@ def keep_freed_memory() -> None:
         mallopt(_TOP_PAD, _GROWTH_BYTES)
 
 
+def return_freed_memory() -> None:
+    """Return freed memory to the operating system, which glibc keeps for later otherwise."""
+    if sys.platform.startswith("linux"):
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+
+
 def peak_resident_mb() -> float:
     """Return the peak resident memory of this process in MiB; NaN if the system has no figure."""
     if resource is None:
