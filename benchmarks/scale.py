@@ -25,6 +25,7 @@ from benchmarks.ceiling import copy_bandwidth
 from benchmarks.rmat import RMat
 from canet import NodeClassifier
 from canet.data.graph_store import GraphStore, GraphStoreWriter
+from canet.data.graph_store.sorting import SortedEdges
 from canet.data.user_task import user_task
 from canet.methods import BACKBONES, Method, get_method
 from canet.models import Auto
@@ -36,6 +37,7 @@ from canet.training.epochs import epochs_of
 from canet.training.feature_rows import RowCache
 from canet.training.fields import TaskFields
 from canet.training.pieces import Pieces
+from canet.util.devices import device_name, pick_device
 from canet.util.memory import keep_freed_memory
 from canet.util.sparse import Csr
 
@@ -47,6 +49,7 @@ NODES_PER_SEED = 10
 """One of so many nodes on the CPU is a training node."""
 VALID = 1_000
 TIMED_BATCHES = 40
+EDGES_ON_GPU = 2**27
 PAPERS = {"nodes": 111_000_000, "edges": 1_600_000_000, "seeds": 1_200_000}
 """Sizes of ogbn-papers100M."""
 PROGRAM = "import sys; from benchmarks.scale import main; main(*sys.argv[1:])"
@@ -112,50 +115,81 @@ def measure_default(
 ) -> dict[str, Any]:
     """Fit the default on a graph store of `num_nodes` nodes."""
     torch.set_num_threads(threads)
-    graph, first = RMat(num_nodes, DEGREE * num_nodes, FEATURES), list[float]()
     with tempfile.TemporaryDirectory(dir=folder) as place:
         path = Path(place) / "store"
-        convert(graph, path)
-        begin, model = time.perf_counter(), NodeClassifier(time_limit=time_limit, device=device)
-        trying = Auto._try
+        convert(RMat(num_nodes, DEGREE * num_nodes, FEATURES, device), path)
+        return fit_default(path, time_limit, device)
 
-        def timed(*arguments: Any) -> Any:
-            found = trying(*arguments)
-            first.append(time.perf_counter() - begin)
-            return found
 
-        with patch.object(Auto, "_try", timed), PeakMemory() as peak:
-            model.fit(path)
-        seconds = time.perf_counter() - begin
-        arrays = 4 * num_nodes * FEATURES + 16 * GraphStore(path).num_edges
+def fit_default(path: Path, time_limit: float, device: str) -> dict[str, Any]:
+    """Fit the default on a graph store."""
+    first, model = list[float](), NodeClassifier(time_limit=time_limit, device=device)
+    trying, begin = Auto._try, time.perf_counter()
+
+    def timed(*arguments: Any) -> Any:
+        found = trying(*arguments)
+        first.append(time.perf_counter() - begin)
+        return found
+
+    with patch.object(Auto, "_try", timed), PeakMemory() as peak:
+        model.fit(path)
+    seconds, store = time.perf_counter() - begin, GraphStore(path)
     return {
-        "nodes": num_nodes,
+        "nodes": store.num_nodes,
+        "default device": device_name(pick_device(device)),
         "default s": seconds,
         "default first s": first[0],
         "default limit s": time_limit,
         "default models": sum(not one.note for one in model.candidates_),
+        "default names": [one.name for one in model.candidates_ if not one.note],
         "default batches": model.settings_["batch_size"] > 0,
         "default peak GB": peak.bytes / 1e9,
-        "arrays GB": arrays / 1e9,
+        "arrays GB": (4 * store.num_nodes * FEATURES + 16 * store.num_edges) / 1e9,
     }
 
 
 def convert(graph: RMat, path: Path) -> float:
-    """Write the graph as a store, and return the seconds without those to generate it."""
-    generating, begin = Stopwatch(), time.perf_counter()
+    """Write the graph as a store, and return the seconds without those to generate it.
+
+    On a GPU, the edges are also sorted there, and the features have half precision.
+    """
+    generating, begin, on_gpu = Stopwatch(), time.perf_counter(), graph.device != "cpu"
     with GraphStoreWriter(path, graph.num_nodes) as writer:
-        for source, target in generating.over(graph.edges()):
+        if on_gpu:
+            writer._edges = SortedOnGPU(graph)  # type: ignore[assignment]
+        for source, target in () if on_gpu else generating.over(graph.edges()):
             writer.add_edges(source, target)
-        labels = graph.labels()
-        for rows in generating.over(graph.features(labels)):
-            writer.add_features(rows)
-        writer.set_labels(labels)
+        labels, dtype = graph.labels(), torch.half if on_gpu else torch.float
+        for rows in generating.over(graph.features(labels, dtype)):
+            writer.add_features(rows.cpu())
+        writer.set_labels(labels.cpu())
         order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))
-        num_seeds = graph.num_nodes // NODES_PER_SEED
+        num_seeds = PAPERS["seeds"] if on_gpu else graph.num_nodes // NODES_PER_SEED
         num_valid = min(VALID, num_seeds)
         train, valid = order[:num_seeds], order[num_seeds : num_seeds + num_valid]
         writer.set_split({"train": train, "valid": valid})
     return time.perf_counter() - begin - generating.seconds
+
+
+class SortedOnGPU:
+    """The edges of a graph, sorted on a GPU, in place of those that a writer sorts on disk."""
+
+    def __init__(self, graph: RMat) -> None:
+        self._graph = graph
+
+    def parts(self) -> Iterator[SortedEdges]:
+        """Yield the edges by target and source, each once."""
+        rowptr, source = self._graph.neighbours()
+        first = 0
+        while first < self._graph.num_nodes:
+            most = int(rowptr[first]) + EDGES_ON_GPU
+            last = max(first + 1, int(torch.searchsorted(rowptr, most, right=True)) - 1)
+            bounds = rowptr[first : last + 1]
+            target = torch.arange(first, last, device=source.device)
+            target = target.repeat_interleave(bounds.diff())
+            key = (target << 32 | source[int(bounds[0]) : int(bounds[-1])]).unique()
+            yield SortedEdges((key >> 32).cpu().numpy(), (key & 2**32 - 1).cpu().numpy(), None)
+            first = last
 
 
 def stages(

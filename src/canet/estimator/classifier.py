@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, fields
 from pathlib import Path
+from time import time as now
 from typing import Any, Self
 
 import numpy as np
@@ -78,8 +79,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             direction. None is like False, but warns if few edges have a reverse edge.
         preset: Models that `auto` compares: `robust` (linear models, trees and networks, the
             default) or `fast` (without networks).
-        time_limit: Seconds in which `auto` compares models. The first, a linear model, is always
-            finished. None: no limit.
+        time_limit: Seconds after which `auto` compares no more models. The first, a linear model,
+            is always finished, and the chosen models are then scored. None: no limit.
         keep_on_interrupt: If True, Ctrl-C ends the comparison of `auto`, and `fit` continues with
             the models that are finished. If False, Ctrl-C raises `KeyboardInterrupt`.
         n_jobs: Number of processes in which `auto` trains; -1: one for each core.
@@ -233,7 +234,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             **columns: Further arguments of `canet.read_graph`, such as `id` and `without`. For a
                 PyG `Data`, only `without`: the numbers of columns to leave out, in every graph.
         """
-        columns |= {"label": label} if label is not None else {}
+        begin, columns = now(), columns | ({"label": label} if label is not None else {})
         arrays: dict[str, Any] = {"environment": environment, "time": time}
         arrays["sample_weight"] = sample_weight
         for role, given in arrays.items():
@@ -259,7 +260,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             if settings.scaling == "raw" and "encoding" not in opened and not several:
                 warn_scales(task)
             display.stage("training")
-            fitted = self._train(task, prepared, settings, weights, seed, display, warm_start)
+            how = settings, weights, seed, display, warm_start, begin
+            fitted = self._train(task, prepared, *how)
             result = fitted.result
             assert result is not None
             display.stage("scoring")
@@ -397,19 +399,25 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         seed: int,
         display: Display,
         earlier: NodeClassifier | None,
+        begin: float,
     ) -> Fitted:
-        """Train; with an `earlier` model, its training continues."""
+        """Train, or continue the training of an `earlier` model; time limits count from `begin`."""
         several, pool = describe_method(self.method).trains_several, None
-        is_small = task.num_nodes < MIN_NODES_FOR_THREADS
+        threads = torch.get_num_threads()
+        if pick_device(self.device).type == "cuda":  # other processes use the other cores
+            threads = max(1, threads // 4)
+        elif task.num_nodes < MIN_NODES_FOR_THREADS:
+            threads = 1
         if several:
             pool = open_pool(self.n_jobs, self.ray, str(self.device))
         with pool or nullcontext():
             options = Options(
                 self.device,
                 class_weight=weights,
-                threads=self.threads or (1 if pool or is_small else torch.get_num_threads()),
+                threads=self.threads or (1 if pool else threads),
                 callbacks=self.callbacks or (),
                 pool=pool,
+                begin=begin,
                 keep_on_interrupt=self.keep_on_interrupt,
             )
             learner = get_learner(self.method, self.backbone, settings, options)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +27,8 @@ from canet.methods.interventions import InterventionWarning
 from canet.models.average import Average
 from canet.models.base import Fitted, Learner, OutOfTime
 from canet.models.parts import VALID, Logits, Parts, weights_of
-from canet.models.portfolio import PRESETS, Recipe, recipes_of
+from canet.models.portfolio import ON_CPU, PRESETS, Recipe, recipes_of
+from canet.models.trees import import_boosting
 from canet.settings import setting
 from canet.store.result import Candidate
 from canet.store.run_folder import CONFIG, RunFolder
@@ -34,9 +38,12 @@ from canet.training.prepared import forget_large
 from canet.util.colour import Colour
 from canet.util.files import WriteError
 from canet.util.jobs import Pool, WorkerDied, run_all
+from canet.util.processes import Processes
 from canet.util.signals import received_signal
 
 CPU = torch.device("cpu")
+Report = Callable[[int, int, float], None]
+"""Called with the number of a model, its finished trainings and its last validation score."""
 LATE = "the time limit was reached"
 STOPPED = "the comparison was stopped"
 AVERAGE, LARGEST_CLASS = "average of the members", "largest class"
@@ -51,7 +58,7 @@ class AutoSettings(Settings):
         "models to compare: linear models, trees and networks (robust), or without networks (fast)",
         choices=tuple(PRESETS),
     )
-    time_limit: float = setting(1e6, "seconds for the comparison of all models", minimum=0)
+    time_limit: float = setting(1e6, "seconds after which no more models are compared", minimum=0)
     dropout: float = setting(0.5, "dropout probability", minimum=0, below=1)
     epochs: int = setting(200, "number of training epochs of each network", minimum=1)
 
@@ -128,8 +135,10 @@ class Auto(Learner):
         return average.to(self.device)
 
     @property
-    def _recipes(self) -> tuple[Recipe, ...]:
-        return recipes_of(self.settings.preset, self.settings.in_batches)
+    def _trains_apart(self) -> bool:
+        """Whether other processes train the models that do not use the GPU, at the same time."""
+        is_alone = self.options.pool is None and (os.cpu_count() or 1) > 2
+        return self.device.type == "cuda" and is_alone and not self.settings.in_batches
 
     def try_all(
         self,
@@ -143,11 +152,13 @@ class Auto(Learner):
             with tempfile.TemporaryDirectory(prefix="canet-") as folder:
                 yield from self.try_all(parts, seed, Path(folder), on_progress)
             return
-        deadline = time.time() + self.settings.time_limit
+        deadline = (self.options.begin or time.time()) + self.settings.time_limit
         timed = Auto(self.settings, replace(self.options, pool=None, deadline=deadline))
-        results = timed._results(parts, seed, work, self.options.pool, on_progress)
+        how = self.settings.in_batches, self.device.type, self._trains_apart
+        recipes = recipes_of(self.settings.preset, *how)
+        results = timed._results(parts, recipes, seed, work, self.options.pool, on_progress)
         finished, failure = 0, LATE
-        for recipe in self._recipes:
+        for recipe in recipes:
             one = None
             try:
                 one = next(results, None)
@@ -163,6 +174,7 @@ class Auto(Learner):
     def _results(
         self,
         parts: Parts,
+        recipes: Sequence[Recipe],
         seed: int,
         work: Path | None,
         pool: Pool | None,
@@ -172,7 +184,6 @@ class Auto(Learner):
 
         The first one is tried on all parts. The others are tried on those that are hard for it.
         """
-        recipes = self._recipes
         count = len(recipes)
 
         def report(i: int, done: int, score: float) -> None:
@@ -180,20 +191,68 @@ class Auto(Learner):
                 each = len(parts.tasks)
                 on_progress(i * each + min(done, each), count * each, score)
 
-        first = self._try(parts, 0, recipes[0], seed, work)
-        parts.keep_hardest(first.logits)
-        yield first
-        due = (i for i in range(1, count) if time.time() < self.options.deadline)
-        if pool is None or work is None:
-            for i in due:
-                yield self._try(parts, i, recipes[i], seed, work, partial(report, i))
+        with self._helpers(() if pool else recipes) as helpers:
+            first = self._try(parts, 0, recipes[0], seed, work)
+            parts.keep_hardest(first.logits)
+            yield first
+            if pool is None or work is None:
+                yield from self._here(parts, recipes, seed, work, report, helpers)
+            else:
+                yield from self._in_pool(parts, recipes, seed, work, report, pool)
+
+    @contextmanager
+    def _helpers(self, recipes: Sequence[Recipe]) -> Iterator[Processes | None]:
+        """Start a process for each model that does not use the GPU, if others are trained there."""
+        count = sum(recipe.method in ON_CPU for recipe in recipes)
+        if not (self._trains_apart and count):
+            yield None
             return
-        numbers = [parts.numbers[part] for part in parts.tasks]
+        with Processes(count) as helpers:
+            for _ in range(count):  # they import packages while the first model is trained
+                helpers.submit(import_boosting)
+            yield helpers
+
+    def _here(
+        self,
+        parts: Parts,
+        recipes: Sequence[Recipe],
+        seed: int,
+        work: Path | None,
+        report: Report,
+        helpers: Processes | None,
+    ) -> Iterator[Tried]:
+        """Try all models but the first, one after the other, and those that helpers can train."""
+        apart: dict[int, Future[Tried]] = {}
+        if helpers is not None:
+            options = replace(self.options, device="cpu", callbacks=())
+            shared = helpers.share((Auto(self.settings, options), parts, seed))
+            jobs = {i: one for i, one in enumerate(recipes) if i and one.method in ON_CPU}
+            apart = {i: helpers.submit(_try_apart, shared, (i, jobs[i]), work) for i in jobs}
+        for i, recipe in enumerate(recipes[1:], 1):
+            if i in apart:
+                yield apart[i].result()
+            elif time.time() < self.options.deadline:
+                yield self._try(parts, i, recipe, seed, work, partial(report, i))
+            else:
+                yield Tried(recipe.name, failure=LATE)
+
+    def _in_pool(
+        self,
+        parts: Parts,
+        recipes: Sequence[Recipe],
+        seed: int,
+        work: Path,
+        report: Report,
+        pool: Pool,
+    ) -> Iterator[Tried]:
+        """Try all models but the first in other processes or on other machines."""
+        numbers, count = [parts.numbers[part] for part in parts.tasks], len(recipes)
         finished = {
             i
             for i in range(1, count)
             if all(_is_finished(_folder(work, i, part, seed)) for part in numbers)
         }
+        due = (i for i in range(1, count) if time.time() < self.options.deadline)
         shared, new = (self, parts, seed), ((i, recipes[i]) for i in due if i not in finished)
         found = run_all(pool, _try, new, shared=shared, root=work, in_order=True)
         for i in range(1, count):
@@ -333,10 +392,17 @@ def _is_finished(folder: Path) -> bool:
     return run.finished
 
 
-def _try(shared: tuple[Auto, Parts, int], job: tuple[int, Recipe], work: Path) -> Tried:
+def _try(shared: tuple[Auto, Parts, int], job: tuple[int, Recipe], work: Path | None) -> Tried:
     """Try a model in a worker."""
     auto, parts, seed = shared
     return auto._try(parts, *job, seed, work)
+
+
+def _try_apart(
+    shared: Callable[[], tuple[Auto, Parts, int]], job: tuple[int, Recipe], work: Path | None
+) -> Tried:
+    """Try a model in a process that helps this one."""
+    return _try(shared(), job, work)
 
 
 def _named(callback: Callback, model: str) -> Callback:

@@ -137,7 +137,8 @@ class Options:
         threads: CPU threads. They are part of a run: its last bits depend on them.
         callbacks: Functions that are called after each epoch; see :class:`canet.Trainer`.
         pool: Processes or machines that train, if several models are compared; None: this process.
-        deadline: Time (`time.time()`) after which a training raises `OutOfTime`.
+        begin: Time (`time.time()`) from which a time limit counts; None: the start of the choice.
+        deadline: Time after which a training raises `OutOfTime`.
         keep_on_interrupt: Whether Ctrl-C ends a comparison of models and keeps the finished ones.
     """
 
@@ -146,6 +147,7 @@ class Options:
     threads: int = 1
     callbacks: Sequence[Callback] = ()
     pool: Pool | None = field(default=None, compare=False)
+    begin: float | None = field(default=None, compare=False)
     deadline: float = field(default=math.inf, compare=False)
     keep_on_interrupt: bool = field(default=False, compare=False)
 

@@ -27,9 +27,12 @@ from canet.models.tabular import (
 )
 from canet.nn.model import Features, Prediction, linear_map, rows_of
 from canet.settings import override, setting
+from canet.training.feature_rows import bytes_of
+from canet.training.features import CPU
 from canet.training.loop import Progress
 from canet.training.prepared import PreparedGraph
 from canet.util.colour import Colour
+from canet.util.devices import has_room
 from canet.util.torch_state import seeded
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
@@ -134,7 +137,7 @@ class Linear(Learner):
         on_progress: Progress | None = None,
     ) -> Fitted:
         nodes = self._rows(task), task.valid
-        train, valid = (rows.to(self.device) for rows in self._columns(task, *nodes))
+        train, valid = self._columns(task, *nodes)
         y, valid_y = (task.data.y[n].to(self.device) for n in nodes)
         weight = node_weights(task, nodes[0], self.options.class_weight).to(self.device)
         theta = torch.zeros(task.num_classes, train.shape[1] + 1, device=self.device)
@@ -165,15 +168,17 @@ class Linear(Learner):
         return training_rows(task, self.name, width, task.train.numel())
 
     def _columns(self, task: ShiftTask, *nodes: Tensor) -> Iterator[Features]:
-        """Yield the columns of each of some sets of nodes."""
+        """Yield the columns of each of some sets of nodes, on the device."""
         graph = training_graph(task)
         if not graph.in_pieces:
             columns = self.settings.columns(graph)
-            yield from (rows_of(columns, n) for n in nodes)
+            place = self.device if has_room(bytes_of(columns), self.device) else CPU
+            columns = columns.to(place)
+            yield from (rows_of(columns, n.to(place)).to(self.device) for n in nodes)
             return
         on_disk = ColumnsOnDisk(self.settings, graph, self.device, self.options.check_time)
         on_disk.prepare([*nodes, *task.scored().values()])
-        yield from map(on_disk.rows, nodes)
+        yield from (on_disk.rows(n).to(self.device) for n in nodes)
 
     def _minimise(
         self, x: Features, y: Tensor, weight: Tensor, strength: float, start: Tensor

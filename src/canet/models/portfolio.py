@@ -80,18 +80,26 @@ PRESETS: dict[str, tuple[Recipe, ...]] = {
     "fast": WITHOUT_NETWORKS,
     "robust": WITHOUT_NETWORKS + NETWORKS,
 }
-ORDER_IN_BATCHES = ("linear", "erm-sage", "trees")
-"""Models that come first in training in batches: sampling hardly changes GraphSAGE, and trees of
-many nodes take long."""
+ORDER_IN_BATCHES = {"cpu": ("linear", "erm-sage", "trees"), "cuda": ("erm-sage", "linear", "trees")}
+"""Models that come after the first one in training in batches, by device: sampling hardly changes
+GraphSAGE, a GPU trains it fast, and trees of many nodes take long."""
+ON_CPU = ("trees",)
+"""Methods that compute on the CPU, also if there is a GPU."""
 
 
-def recipes_of(preset: str, in_batches: bool) -> tuple[Recipe, ...]:
-    """Return the models of a preset; in batches without interventions, and in another order."""
+def recipes_of(
+    preset: str, in_batches: bool, device: str = "cpu", apart: bool = False
+) -> tuple[Recipe, ...]:
+    """Return the models of a preset; in batches without interventions, and in another order.
+
+    The models that are trained `apart` from those on a GPU come last.
+    """
     if not in_batches:
-        return PRESETS[preset]
+        return tuple(sorted(PRESETS[preset], key=lambda one: apart and one.method in ON_CPU))
     chosen = []
     for one in PRESETS[preset]:
         changes = {name: v for name, v in one.changes.items() if name != "interventions"}
         chosen.append(replace(one, changes=changes))
-    order = {name: i for i, name in enumerate(ORDER_IN_BATCHES)}
-    return tuple(sorted(chosen, key=lambda one: order.get(one.model, len(order))))
+    order = {name: i for i, name in enumerate(ORDER_IN_BATCHES[device])}
+    first, *others = chosen
+    return (first, *sorted(others, key=lambda one: order.get(one.model, len(order))))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,13 +17,14 @@ from canet.data.metrics import METRICS
 from canet.data.task import ShiftTask, sample_nodes
 from canet.errors import listed
 from canet.util.sparse import select_rows, to_scipy
+from canet.util.torch_state import limited_threads
 
 NUM_GROUPS = 4
 NUM_COMPONENTS = 16
 """Number of principal components from which groups are inferred."""
 MAX_ROWS = 20_000
 """Largest number of labelled nodes from which components and groups are computed."""
-ROWS_AT_ONCE = 2**16
+ROWS_AT_ONCE, MAX_THREADS = 2**13, 16
 MAX_SHIFTS = 5
 MAX_TIMES = 2**23
 """Most times of which a quantile is computed."""
@@ -187,11 +190,17 @@ def _groups(task: ShiftTask) -> Iterator[Part]:
     label[known] = np.searchsorted(classes, y[known])
     groups = KMeans(NUM_GROUPS, n_init=4, random_state=0).fit(z - means[label[known]])
     number = np.empty(task.num_nodes, dtype=np.uint8)
-    for rows in np.array_split(np.arange(task.num_nodes), -(-task.num_nodes // ROWS_AT_ONCE)):
+
+    def assign(rows: np.ndarray) -> None:
         z = project(rows)
         nearest = euclidean_distances(z, means).argmin(axis=1)
         nearest = np.where(label[rows] < 0, nearest, label[rows])
-        number[rows] = groups.predict(z - means[nearest])
+        centres = groups.cluster_centers_
+        number[rows] = euclidean_distances(z - means[nearest], centres).argmin(axis=1)
+
+    with limited_threads(1), ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
+        parts = np.array_split(np.arange(task.num_nodes), -(-task.num_nodes // ROWS_AT_ONCE))
+        list(pool.map(assign, parts))
     for i in range(NUM_GROUPS):
         yield f"group {i + 1}", torch.from_numpy(number == i)
 

@@ -238,6 +238,12 @@ class Trees(Learner):
         return FittedTrees(self.settings, *about, parts, starts, classes, marks.clone())
 
 
+def import_boosting() -> None:
+    """Import what takes long the first time that trees are trained."""
+    import sklearn.decomposition
+    import sklearn.ensemble  # noqa: F401
+
+
 def _boosting(check_time: Callable[[], None]) -> Any:
     """Return `HistGradientBoostingClassifier`, which checks the time after every tree."""
     from sklearn.ensemble import HistGradientBoostingClassifier

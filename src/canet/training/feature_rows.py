@@ -75,7 +75,7 @@ class RowReader:
         x = self.x
         if self.uses is None or self.device.type != "cuda":
             return x
-        if has_room(_num_bytes(x), self.device):
+        if has_room(bytes_of(x), self.device):
             return x.to(self.device)
         if not isinstance(x, Tensor) or x.is_sparse_csr:
             return x
@@ -113,10 +113,10 @@ class RowReader:
         return _moved(source[nodes], self.device).float()
 
 
-def _num_bytes(x: Features) -> int:
+def bytes_of(x: Features) -> int:
     """Return the bytes of the numbers of a matrix, with their columns if it is sparse."""
     if isinstance(x, ShiftedFeatures):
-        return _num_bytes(x.x) + _num_bytes(x.member)
+        return bytes_of(x.x) + bytes_of(x.member)
     if isinstance(x, SparseMatrix):
         return 8 * x.value.numel()
     return 8 * x.values().numel() if x.is_sparse_csr else x.numel() * x.element_size()
@@ -124,7 +124,7 @@ def _num_bytes(x: Features) -> int:
 
 def pinned(x: Tensor) -> Tensor:
     """Return an array in pinned memory; itself if there is too little of it."""
-    if distributed.processes_here() * _num_bytes(x) >= (free_memory() or 0) / 2:
+    if distributed.processes_here() * bytes_of(x) >= (free_memory() or 0) / 2:
         return x
     try:
         return x.pin_memory()
