@@ -1,7 +1,13 @@
-"""Table and picture of `python -m benchmarks scale`."""
+"""Table and picture of `python -m benchmarks scale`.
+
+`python -m benchmarks.scale_report FILE … PICTURE` joins files with measurements of the default.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,6 +49,7 @@ CPU_ROWS = {
     "share of it in sample and fetch": lambda f: f"{100 * share_of_copy(f):.0f} %",
 }
 DEFAULT_ROWS = {
+    "default, device": lambda f: f["default device"],
     "default, seconds": lambda f: f"{f['default s']:.0f}",
     "default, seconds until the first model": lambda f: f"{f['default first s']:.1f}",
     "default, compared models": lambda f: str(f["default models"]),
@@ -106,18 +113,27 @@ def draw_scale(results: Sequence[dict[str, Any]], out: Path) -> None:
 
 
 def draw_default(results: Sequence[dict[str, Any]], out: Path) -> None:
-    """Draw time and memory of the default against the number of nodes."""
+    """Draw time and memory of the default against the number of nodes, by device."""
     panels: dict[str, dict[str, list[float]]] = {
-        "seconds": {
-            "fit": [found["default s"] for found in results],
-            "first model": [found["default first s"] for found in results],
-        },
-        "GB": {
-            "memory besides files": [found["default peak GB"] for found in results],
-            "arrays of the graph": [found["arrays GB"] for found in results],
-        },
+        "seconds": {"fit": [], "first model": []},
+        "GB": {"memory besides files": []},
     }
+    for name, key in (
+        ("fit", "s"),
+        ("first model", "first s"),
+        ("memory besides files", "peak GB"),
+    ):
+        unit = "GB" if key == "peak GB" else "seconds"
+        for on_gpu in (False, True):
+            values = [f[f"default {key}"] if is_gpu(f) == on_gpu else math.nan for f in results]
+            if not all(map(math.isnan, values)):
+                panels[unit][f"{name}, GPU" if on_gpu else name] = values
+    panels["GB"]["arrays of the graph"] = [found["arrays GB"] for found in results]
     _draw([found["nodes"] for found in results], panels, out)
+
+
+def is_gpu(found: dict[str, Any]) -> bool:
+    return "CPU" not in found["default device"]
 
 
 def _draw(nodes: Sequence[int], panels: dict[str, dict[str, list[float]]], out: Path) -> None:
@@ -132,3 +148,10 @@ def _draw(nodes: Sequence[int], panels: dict[str, dict[str, list[float]]], out: 
         axes.legend(frameon=False)
         tidy(axes, unit, "nodes")
     save_figure(figure, out.parent, out.stem)
+
+
+if __name__ == "__main__":
+    *files, picture = map(Path, sys.argv[1:])
+    joined = [found for file in files for found in json.loads(file.read_text())]
+    draw_default(joined, picture)
+    print(scale_table(joined))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, replace
 from functools import cache
 from itertools import islice
@@ -17,7 +18,7 @@ import canet
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, InputWarning
 from canet.models import Auto, Fitted, Options
-from canet.models.auto import AVERAGE, LARGEST_CLASS, AutoSettings
+from canet.models.auto import AVERAGE, LARGEST_CLASS, LATE, AutoSettings
 from canet.models.base import WORK_FOLDER
 from canet.models.parts import Parts, weights_of
 from canet.models.portfolio import PRESETS, Recipe
@@ -154,6 +155,31 @@ def test_scores_are_those_of_averaged_probabilities(few_models: None) -> None:
 def test_the_same_seed_is_the_same_choice_to_the_bit(few_models: None) -> None:
     assert same(run(1), run(1))
     assert not same(run(1), run(2))
+
+
+@pytest.mark.slow
+def test_trees_that_other_processes_train_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = (*PRESETS["robust"][:2], *PRESETS["robust"][4:7])
+    monkeypatch.setitem(PRESETS, "robust", chosen)
+    expected = run()
+    monkeypatch.setattr(Auto, "_trains_apart", True)
+    found = run()
+    trees_last = [*chosen[:2], chosen[4], *chosen[2:4]]
+    names = [recipe.name for recipe in trees_last]
+    assert [one.name for one in found.candidates][:5] == names
+    boards = [
+        {c.name: replace(c, seconds=0) for c in one.candidates[:5]} for one in (found, expected)
+    ]
+    assert boards[0] == boards[1]
+    with pytest.warns(InputWarning, match="1 of 5 models"):
+        late = run(time_limit=0)
+    assert [one.note for one in late.candidates][1:3] == [LATE] * 2
+
+
+def test_a_time_limit_counts_from_the_start_of_fit() -> None:
+    with pytest.warns(InputWarning, match="1 of 13 models"):
+        found = run(time_limit=60, begin=time.time() - 100)
+    assert [one.note for one in found.candidates][1:-2] == [LATE] * 12
 
 
 def test_shifted_nodes_and_test_labels_change_no_bit_of_the_choice(

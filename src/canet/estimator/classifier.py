@@ -88,7 +88,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         checkpoints: Folder for checkpoints. If `fit` is interrupted, the next call with the same
             folder continues. Delete it after saving the model.
         threads: Number of CPU threads. The last bits of a model depend on it. None: one thread for
-            fewer than 5,000 nodes and with `n_jobs`, otherwise the number that torch uses.
+            fewer than 5,000 nodes and with `n_jobs`, otherwise the number that torch uses, or a
+            quarter of it if there is a GPU.
         device: `auto` (a GPU if there is one), or a device of torch, such as `cpu` or `cuda:1`.
         random_state: Seed of training and of a random validation set.
         verbose: 1 shows a progress bar, 0 shows nothing.

@@ -9,8 +9,8 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import BrokenExecutor, Future
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -81,6 +81,12 @@ class Tried(NamedTuple):
     seconds: float = 0.0
     epochs: int = 0
     failure: str = ""
+
+    @property
+    def score(self) -> float:
+        """The score of the validation nodes, or NaN."""
+        result = self.model and self.model.result
+        return result.scores[VALID] if result else math.nan
 
 
 class Auto(Learner):
@@ -229,12 +235,14 @@ class Auto(Learner):
             jobs = {i: one for i, one in enumerate(recipes) if i and one.method in ON_CPU}
             apart = {i: helpers.submit(_try_apart, shared, (i, jobs[i]), work) for i in jobs}
         for i, recipe in enumerate(recipes[1:], 1):
-            if i in apart:
-                yield apart[i].result()
+            one: Tried | None = None
+            with suppress(BrokenExecutor):  # if its process died, this one trains the model
+                one = apart[i].result() if i in apart else None
+            if one is not None:
+                report(i, len(parts.tasks), one.score)
             elif time.time() < self.options.deadline:
-                yield self._try(parts, i, recipe, seed, work, partial(report, i))
-            else:
-                yield Tried(recipe.name, failure=LATE)
+                one = self._try(parts, i, recipe, seed, work, partial(report, i))
+            yield one or Tried(recipe.name, failure=LATE)
 
     def _in_pool(
         self,
@@ -266,8 +274,7 @@ class Auto(Learner):
                 raise one
             if one is None:
                 return
-            result = one.model and one.model.result
-            report(i, len(numbers), result.scores[VALID] if result else math.nan)
+            report(i, len(numbers), one.score)
             yield one
 
     def _try(
