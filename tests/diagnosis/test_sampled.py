@@ -38,7 +38,7 @@ def test_with_all_neighbours_of_all_nodes_it_is_that_of_the_graph_in_memory(
     model = fitted(store, monkeypatch)
     expected = canet.diagnose(model, store, store, repeats=2)
     probabilities = model.predict_proba(store)
-    monkeypatch.setattr(graph, "stays_on_disk", lambda _: True)
+    monkeypatch.setattr(graph, "fits_in_memory", lambda _: False)
     monkeypatch.setattr(sampled, "FANOUT", (NUM_NODES,))
     never_load(monkeypatch)
     part = read_graph(model, store)
@@ -56,7 +56,7 @@ def test_a_part_has_some_nodes_with_their_degrees(
 ) -> None:
     store = write_store(tmp_path / "store")
     model = fitted(store, monkeypatch)
-    monkeypatch.setattr(graph, "stays_on_disk", lambda _: True)
+    monkeypatch.setattr(graph, "fits_in_memory", lambda _: False)
     monkeypatch.setattr(graph, "MAX_NODES", 4)
     monkeypatch.setattr(sampled, "FANOUT", (2, 1))
     part = read_graph(model, store, nodes=np.arange(NUM_NODES) > 9)

@@ -33,7 +33,7 @@ def decided(
 ) -> tuple[bool, bool]:
     """Whether training is in batches, and from the disk."""
     found = plan(free, in_memory, method, **how)
-    return found.settings.in_batches, found.on_disk
+    return found.settings.in_batches, not found.loads
 
 
 def plan(free: float | None, in_memory: bool = True, method: str = "auto", **how: Any) -> Plan:

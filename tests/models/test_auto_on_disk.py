@@ -110,8 +110,10 @@ def test_columns_on_disk_are_those_in_memory(tmp_path: Path) -> None:
         in_memory = on_disk.in_memory()
         if "separated" in on_disk.data:
             in_memory = hold_out(task.in_memory(), mask, "x").task
-        expected = settings.columns(task_graph(in_memory, False))
-        columns = tabular.ColumnsOnDisk(settings, task_graph(on_disk, False))
+        expected = tabular.Columns(settings, task_graph(in_memory, False)).rows(
+            torch.arange(NUM_NODES)
+        )
+        columns = tabular.Columns(settings, task_graph(on_disk, False))
         nodes = torch.tensor([7, 3, 3, 150])
         assert torch.allclose(columns.rows(nodes), expected[nodes], atol=1e-5)
         for ids, found in columns.parts(None):

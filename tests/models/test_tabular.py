@@ -16,7 +16,8 @@ import canet
 from canet.data.graph import UserGraph
 from canet.models import Learner, Options, restore
 from canet.models.linear import Linear
-from canet.models.trees import Trees, _dense
+from canet.models.tabular import Columns
+from canet.models.trees import Trees
 from canet.training.prepared import PreparedGraph, task_graph
 from tests.support.small_task import small_task, with_columns, with_garbage
 from tests.support.user_graphs import small_user_graph
@@ -152,7 +153,7 @@ def test_empty_cells_of_tables_are_missing_for_trees(tmp_path: Path) -> None:
     assert fitted.marks.tolist() == [[0, 1]]
     assert model.score((nodes, edges)) > 0.95
     reader = model.prepare((nodes, edges)).graph
-    columns = _dense(reader, fitted.settings, None, fitted.marks)
+    columns = Columns(fitted.settings, reader, marks=fitted.marks).rows(torch.arange(200))
     assert columns[:, 0].isnan().tolist() == nodes.value.isna().tolist()
     model.save(tmp_path / "model")
     again = canet.load(tmp_path / "model")

@@ -31,8 +31,8 @@ class GraphData:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is in the files of a graph store: another process opens them."""
-        on_disk = ("x", "csr") if "csr" in self else ()
-        return {name: column for name, column in vars(self).items() if name not in on_disk}
+        mapped = ("x", "csr") if "csr" in self else ()
+        return {name: column for name, column in vars(self).items() if name not in mapped}
 
     def __setstate__(self, columns: dict[str, Any]) -> None:
         vars(self).update(columns)

@@ -25,7 +25,7 @@ from canet.diagnosis.estimate import Estimate, score
 from canet.diagnosis.sampled import MAX_NODES, sampled_part
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
-from canet.estimator.plan import stays_on_disk
+from canet.estimator.plan import fits_in_memory
 from canet.estimator.reference import Reference, id_checksums
 from canet.models import Average, Fitted, FittedLinear, FittedNetwork, FittedTrees
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
@@ -225,7 +225,7 @@ def read_graph(
     `node_id` of the graph are used if they exist.
     """
     data = model.open_graph(given, in_memory=False)
-    if "csr" in data and not stays_on_disk(UserGraph(data.x, csr=data.csr)):
+    if "csr" in data and fits_in_memory(UserGraph(data.x, csr=data.csr)):
         data = model.open_graph(data)
     reader = model.prepare(data)
     whole, n = reader.user_graph, reader.user_graph.num_nodes

@@ -45,7 +45,7 @@ def graph_to_fit(
 ) -> tuple[GraphObject, Plan | None]:
     """Return a PyG `Data` unchanged; read any other graph with the arguments of `read_graph`.
 
-    The plan that `decide` returns for a graph store is the second result: whether it stays on disk.
+    The plan that `decide` returns for a graph store is the second result: whether it is loaded.
     The graph gets the feature columns of an `earlier` model whose training continues. `arrays` are
     other arguments of `fit` about the graph.
     """
@@ -69,7 +69,7 @@ def graph_to_fit(
         place = data if edges is None else (data, edges)
         opened = read_columns(place, ReadOptions.of(**columns), encoding, in_memory=False)
     plan = decide(UserGraph(opened.x, csr=opened.csr)) if "csr" in opened else None
-    if plan is not None and not plan.on_disk:
+    if plan is not None and plan.loads:
         opened = opened.store.load()
     names = [name for name, value in arrays.items() if value is not None]
     if "csr" in opened and names:

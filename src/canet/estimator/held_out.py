@@ -29,7 +29,7 @@ def held_out_score(model: NodeClassifier, data: GraphLike | None) -> float | Non
     columns = {**dict.fromkeys(names), "without": model.left_out_}
     decide = planner(vars(model), model._settings())
     opened = model.open_graph(data, in_memory=False)
-    if "csr" in opened and not decide(UserGraph(opened.x, csr=opened.csr)).on_disk:
+    if "csr" in opened and decide(UserGraph(opened.x, csr=opened.csr)).loads:
         opened = model.open_graph(opened)
     prepared, user, _ = training_data(model, opened, columns, seed)
     task = user.task

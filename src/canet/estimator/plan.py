@@ -33,13 +33,13 @@ class Plan:
 
     Args:
         settings: The settings, perhaps with batches.
-        on_disk: Whether a graph store stays on disk.
+        loads: Whether a graph store is read into memory.
         reason: The decision in one line; empty if there is nothing to say.
         limits_epochs: Whether fewer epochs are enough, because each has many steps.
     """
 
     settings: ModelSettings
-    on_disk: bool = False
+    loads: bool = True
     reason: str = ""
     limits_epochs: bool = False
 
@@ -74,31 +74,31 @@ def plan_training(
     """
     is_store = graph.csr is not None
     if {"batch_size", "fanout"} & set(named):
-        return Plan(settings, on_disk=is_store and settings.in_batches)
+        return Plan(settings, loads=not (is_store and settings.in_batches))
     place, free = pick_device(device), free_memory() or sys.maxsize
     room = torch.cuda.mem_get_info(place)[0] if place.type == "cuda" else free
     shares = processes if processes > 0 else os.cpu_count() or 1
     size, with_states = _sizes(graph, getattr(settings, "hidden", 0))
     fits = shares * STEP * with_states <= room
-    on_disk, how = False, []
+    loads, how = True, []
     if describe_method(method).trains_in_batches:
-        stays = is_store and stays_on_disk(graph, shares)
-        on_disk = stays and getattr(settings, "direction", "along") == "along"
+        stays = is_store and not fits_in_memory(graph, shares)
+        loads = not stays or getattr(settings, "direction", "along") != "along"
         intervenes = getattr(settings, "interventions", "none") != "none"
-        if isinstance(settings, Settings) and not intervenes and (on_disk or not fits):
+        if isinstance(settings, Settings) and not intervenes and not (loads and fits):
             fanout = (FANOUT + FANOUT[-1:] * settings.num_layers)[: settings.num_layers]
             settings = replace(settings, batch_size=BATCH_SIZE, fanout=",".join(map(str, fanout)))
             how = [f"training in batches of {BATCH_SIZE:,}"]
     if is_store:
-        how.insert(0, "reading it from the disk" if on_disk else "reading it into memory")
+        how.insert(0, "reading it into memory" if loads else "reading it from the disk")
     reason = f"the graph takes {_bytes(size)} and {_bytes(min(free, room))} are free: "
     limits_epochs = settings.in_batches and "epochs" not in named
-    return Plan(settings, on_disk, reason + ", ".join(how) if how else "", limits_epochs)
+    return Plan(settings, loads, reason + ", ".join(how) if how else "", limits_epochs)
 
 
-def stays_on_disk(graph: UserGraph, processes: int = 1) -> bool:
-    """Whether the graph of a store takes too much memory for some processes that load it."""
-    return processes * LOADED * _sizes(graph)[0] > (free_memory() or sys.maxsize)
+def fits_in_memory(graph: UserGraph, processes: int = 1) -> bool:
+    """Whether some processes can load the graph of a store at the same time."""
+    return processes * LOADED * _sizes(graph)[0] <= (free_memory() or sys.maxsize)
 
 
 def _sizes(graph: UserGraph, hidden: int = 0) -> tuple[int, int]:

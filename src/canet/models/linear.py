@@ -18,21 +18,17 @@ from canet.errors import VersionError
 from canet.methods import Settings
 from canet.models.base import Fitted, Learner, Options, State, entry
 from canet.models.tabular import (
-    ColumnsOnDisk,
+    Columns,
     TabularSettings,
-    logits_on_disk,
     node_weights,
     training_graph,
     training_rows,
 )
-from canet.nn.model import Features, Prediction, linear_map, rows_of
+from canet.nn.model import Features, Prediction, linear_map
 from canet.settings import override, setting
-from canet.training.feature_rows import bytes_of
-from canet.training.features import CPU
 from canet.training.loop import Progress
 from canet.training.prepared import PreparedGraph
 from canet.util.colour import Colour
-from canet.util.devices import has_room
 from canet.util.torch_state import seeded
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
@@ -71,14 +67,8 @@ class FittedLinear(Fitted):
     def read(
         self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
     ) -> Prediction:
-        graph = graph if x is None else graph.with_features(x)
-        if graph.in_pieces:
-            sizes = graph.user_graph.num_nodes, self.weight.shape[0]
-            columns_of = ColumnsOnDisk(self.settings, graph)
-            return Prediction(logits_on_disk(columns_of, nodes, sizes, self._logits))
-        columns = self.settings.columns(graph)
-        rows = columns if nodes is None else rows_of(columns, nodes)
-        return Prediction(self._logits(rows))
+        columns = Columns(self.settings, graph if x is None else graph.with_features(x))
+        return Prediction(columns.logits(nodes, len(self.bias), self._logits))
 
     def _logits(self, rows: Features) -> Tensor:
         return linear_map(rows, self.weight, self.bias)
@@ -169,16 +159,10 @@ class Linear(Learner):
 
     def _columns(self, task: ShiftTask, *nodes: Tensor) -> Iterator[Features]:
         """Yield the columns of each of some sets of nodes, on the device."""
-        graph = training_graph(task)
-        if not graph.in_pieces:
-            columns = self.settings.columns(graph)
-            place = self.device if has_room(bytes_of(columns), self.device) else CPU
-            columns = columns.to(place)
-            yield from (rows_of(columns, n.to(place)).to(self.device) for n in nodes)
-            return
-        on_disk = ColumnsOnDisk(self.settings, graph, self.device, self.options.check_time)
-        on_disk.prepare([*nodes, *task.scored().values()])
-        yield from (on_disk.rows(n).to(self.device) for n in nodes)
+        how = self.device, self.options.check_time
+        columns = Columns(self.settings, training_graph(task), *how)
+        columns.prepare([*nodes, *task.scored().values()])
+        yield from (columns.rows(n).to(self.device) for n in nodes)
 
     def _minimise(
         self, x: Features, y: Tensor, weight: Tensor, strength: float, start: Tensor

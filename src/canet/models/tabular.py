@@ -13,10 +13,13 @@ from torch import Tensor
 from canet.data.task import MAX_SCORED, ShiftTask, sample_nodes
 from canet.methods.base import ModelSettings
 from canet.nn import Features
+from canet.nn.model import rows_of
 from canet.settings import setting
+from canet.training.feature_rows import bytes_of
 from canet.training.features import CPU, ROWS_AT_ONCE, Scaler
 from canet.training.fields import hides_shifted_nodes
 from canet.training.prepared import PreparedGraph, as_dense, task_graph
+from canet.util.devices import has_room
 from canet.util.files import scratch_array
 from canet.util.progress import say
 
@@ -32,30 +35,23 @@ class TabularSettings(ModelSettings):
         True, "also use the mean of the neighbours, the mean of their means, and the degree"
     )
 
-    def columns(self, graph: PreparedGraph) -> Features:
-        """Return the columns $[N, D]$ of a graph in memory."""
-        return (graph.with_neighbours() if self.neighbours else graph).features(self.scaling)
-
     def num_features(self, num_columns: int) -> int:
         """Return the number of features of a graph with this number of columns."""
         return (num_columns - 1) // 3 if self.neighbours else num_columns
 
 
-Project = Callable[[Tensor], Tensor]
-"""Map of unscaled columns $[n, D]$ to others."""
+class Columns:
+    """The columns of a graph in memory or on disk, for some nodes at a time.
 
-
-class ColumnsOnDisk:
-    """The columns of a graph on disk, for some nodes at a time.
-
-    Means and deviations of the columns of neighbours are those of a random sample of nodes.
+    On disk, means and deviations of neighbour columns are those of a random sample of nodes.
 
     Args:
         settings: Which columns, and how they are scaled.
         graph: The graph.
-        device: Where the means of neighbours are computed.
+        device: Where the columns of a graph in memory are, if there is room, and where the means of
+            neighbours of a graph on disk are computed.
         check: Called often, to end a training after its deadline.
-        project: Applied to the columns before they are scaled; None: they do not change.
+        components: As for `FittedTrees`.
         marks: As for `FittedTrees`; None: there are no missing values.
     """
 
@@ -65,26 +61,45 @@ class ColumnsOnDisk:
         graph: PreparedGraph,
         device: torch.device = CPU,
         check: Callable[[], None] = lambda: None,
-        project: Project | None = None,
+        components: Tensor | None = None,
         marks: Tensor | None = None,
     ) -> None:
         self._settings, self._graph, self._device = settings, graph, device
-        self._check, self._project, self._marks = check, project, marks
+        self._check, self._components = check, components
+        has_marks = components is None and marks is not None and marks.numel() > 0
+        self._marks = marks if has_marks else None
 
     def prepare(self, nodes: Sequence[Tensor]) -> None:
         """Compute the columns of nodes at once that `rows` returns later."""
-        if self._settings.neighbours:
+        if self._settings.neighbours and self._graph.in_pieces:
             ids = torch.cat([*nodes, self._sample])
             self._graph.neighbour_columns(ids, self._device, self._check)
 
     def rows(self, nodes: Tensor) -> Features:
         """Return the columns of nodes $[n]$."""
-        if not self._settings.neighbours and self._project is None:
+        if not self._graph.in_pieces:
+            columns, place = self._whole
+            return rows_of(columns, nodes.to(place))
+        if not self._settings.neighbours and self._components is None:
             return self._graph.rows(self._settings.scaling, CPU).rows(nodes)
         return self._scaled(self._raw(nodes), nodes)
 
+    def logits(
+        self, nodes: Tensor | None, num_classes: int, predict: Callable[[Features], Tensor]
+    ) -> Tensor:
+        """Return what a function of columns predicts $[n, C]$ for nodes, or for all N."""
+        if not self._graph.in_pieces:
+            return predict(self._whole[0] if nodes is None else self.rows(nodes)).float()
+        ids, at = (None, None) if nodes is None else nodes.unique(return_inverse=True)
+        count = self._graph.user_graph.num_nodes if ids is None else ids.numel()
+        logits, end = torch.from_numpy(scratch_array((count, num_classes), np.float32)), 0
+        for part, rows in self.parts(ids):
+            logits[end : end + part.numel()] = predict(rows)
+            end += part.numel()
+        return logits if at is None else logits[at]
+
     def parts(self, nodes: Tensor | None) -> Iterator[tuple[Tensor, Features]]:
-        """Yield the columns of different nodes, ascending, or of all, some at a time."""
+        """Yield the columns of different nodes of a graph on disk, ascending, or of all."""
         count = self._graph.user_graph.num_nodes
         if self._settings.neighbours and (nodes is None or nodes.numel() > MAX_SCORED):
             for ids, raw in self._graph.neighbour_parts(nodes, self._device, self._check):
@@ -93,6 +108,20 @@ class ColumnsOnDisk:
         for ids in (torch.arange(count) if nodes is None else nodes).split(ROWS_AT_ONCE):
             yield ids, self.rows(ids)
 
+    @cached_property
+    def _whole(self) -> tuple[Features, torch.device]:
+        """All columns of a graph in memory, and their device."""
+        graph, x = self._graph, self._graph.user_graph.x
+        if self._components is not None:
+            graph = graph.with_features(x @ self._components.T)
+        graph = graph.with_neighbours() if self._settings.neighbours else graph
+        columns = graph.features(self._settings.scaling)
+        if self._marks is not None:
+            own = x.to_dense() if x.layout == torch.sparse_csr else x
+            columns = with_missing(as_dense(columns), own, self._marks)
+        place = self._device if has_room(bytes_of(columns), self._device) else CPU
+        return columns.to(place), place
+
     def _raw(self, nodes: Tensor) -> Tensor:
         if self._settings.neighbours:
             columns, at = self._graph.neighbour_columns(nodes, self._device, self._check)
@@ -100,9 +129,15 @@ class ColumnsOnDisk:
         return as_dense(self._graph.rows("raw", CPU).rows(nodes))
 
     def _scaled(self, raw: Tensor, nodes: Tensor) -> Features:
-        rows = raw if self._project is None else self._project(raw)
-        found = self._scaler.apply(rows, self._number(nodes))
-        return found if self._marks is None else with_missing(found, raw, self._marks)
+        found = self._scaler.apply(self._project(raw), self._number(nodes))
+        return found if self._marks is None else with_missing(as_dense(found), raw, self._marks)
+
+    def _project(self, raw: Tensor) -> Tensor:
+        if self._components is None:
+            return raw
+        parts, width = 3 if self._settings.neighbours else 1, self._components.shape[1]
+        projected = raw[:, : parts * width].unflatten(1, (parts, width)) @ self._components.T
+        return torch.cat([projected.flatten(1), raw[:, parts * width :]], dim=1)
 
     @cached_property
     def _sample(self) -> Tensor:
@@ -117,8 +152,7 @@ class ColumnsOnDisk:
     def _scaler(self) -> Scaler:
         how, raw = self._settings.scaling, torch.empty(0, 0)
         if how in ("centred", "standardised"):
-            raw = self._raw(self._sample)
-            raw = raw if self._project is None else self._project(raw)
+            raw = self._project(self._raw(self._sample))
         return Scaler(raw, self._number(self._sample), how)
 
     def _number(self, nodes: Tensor) -> Tensor | None:
@@ -126,30 +160,13 @@ class ColumnsOnDisk:
         return None if mask is None else mask[nodes].long()
 
 
-def with_missing(columns: Features, own: Tensor, marks: Tensor) -> Tensor:
+def with_missing(columns: Tensor, own: Tensor, marks: Tensor) -> Tensor:
     """Return columns with NaN in the cells that `marks` and the features `own` say are missing."""
-    assert isinstance(columns, Tensor)
     columns = columns.clone()
     columns[:, marks[:, 0]] = columns[:, marks[:, 0]].masked_fill(
         own[:, marks[:, 1]] > 0, torch.nan
     )
     return columns
-
-
-def logits_on_disk(
-    columns: ColumnsOnDisk,
-    nodes: Tensor | None,
-    sizes: tuple[int, int],
-    predict: Callable[[Features], Tensor],
-) -> Tensor:
-    """Return the logits $[n, C]$ of nodes, or of all N; `sizes` are (N, C)."""
-    ids, at = (None, None) if nodes is None else nodes.unique(return_inverse=True)
-    count = sizes[0] if ids is None else ids.numel()
-    logits, end = torch.from_numpy(scratch_array((count, sizes[1]), np.float32)), 0
-    for part, rows in columns.parts(ids):
-        logits[end : end + part.numel()] = predict(rows)
-        end += part.numel()
-    return logits if at is None else logits[at]
 
 
 def training_rows(task: ShiftTask, name: str, width: int, most: int) -> Tensor:

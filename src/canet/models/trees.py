@@ -19,18 +19,15 @@ from canet.errors import VersionError
 from canet.methods import Settings
 from canet.models.base import Fitted, Learner, Options, State, entry
 from canet.models.tabular import (
-    ColumnsOnDisk,
+    Columns,
     TabularSettings,
-    logits_on_disk,
     node_weights,
     training_graph,
     training_rows,
-    with_missing,
 )
 from canet.nn import Features
-from canet.nn.model import Prediction, linear_map
+from canet.nn.model import Prediction
 from canet.settings import override, setting
-from canet.training.features import CPU
 from canet.training.loop import Progress
 from canet.training.prepared import PreparedGraph, as_dense
 from canet.util.colour import Colour
@@ -104,12 +101,8 @@ class FittedTrees(Fitted):
         self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
     ) -> Prediction:
         graph = graph if x is None else graph.with_features(x)
-        if graph.in_pieces:
-            sizes = graph.user_graph.num_nodes, len(self.baseline)
-            how = self.settings, graph, self.components, self.marks
-            return Prediction(logits_on_disk(_on_disk(*how), nodes, sizes, self._logits))
-        columns = _dense(graph, self.settings, self.components, self.marks)
-        return Prediction(self._logits(columns if nodes is None else columns[nodes]).float())
+        columns = Columns(self.settings, graph, components=self.components, marks=self.marks)
+        return Prediction(columns.logits(nodes, len(self.baseline), self._logits))
 
     def after_projection(self) -> FittedTrees:
         """Return the model that reads features $[N, k]$ which are projected on the components."""
@@ -130,9 +123,8 @@ class FittedTrees(Fitted):
 
     def _logits(self, x: Features) -> Tensor:
         """Return the sums of leaves $[n, C]$ for columns $[n, D]$; NaN is a missing value."""
-        assert isinstance(x, Tensor)
-        cells = np.ascontiguousarray(x.numpy(), dtype=np.float64)
-        found, classes = np.tile(self.baseline.numpy(), (len(x), 1)), self.classes.tolist()
+        cells = np.ascontiguousarray(as_dense(x).numpy(), dtype=np.float64)
+        found, classes = np.tile(self.baseline.numpy(), (len(cells), 1)), self.classes.tolist()
         for number, tree in enumerate(self._predictors):
             leaves = tree.predict(cells, *NO_CATEGORIES, torch.get_num_threads())
             found[:, classes[number % len(classes)]] += leaves
@@ -195,17 +187,12 @@ class Trees(Learner):
         known = np.unique(y[train])
         valid = task.valid[np.isin(y[task.valid], known)]  # held-out parts may have all of a class
         valid = valid if valid.numel() else train
-        if graph.in_pieces:
-            some = sample_nodes(task.observed(), MAX_SCORED)
-            components = _components(graph.user_graph.x, some, seed)
-            how = self.settings, graph, components, marks
-            on_disk = _on_disk(*how, self.device, self.options.check_time)
-            on_disk.prepare([train, valid, *task.scored().values()])
-            x, valid_x = (as_dense(on_disk.rows(nodes)).numpy() for nodes in (train, valid))
-        else:
-            components = _components(graph.user_graph.x, task.observed(), seed)
-            columns = _dense(graph, self.settings, components, marks).numpy()
-            x, valid_x = columns[train], columns[valid]
+        observed = sample_nodes(task.observed(), MAX_SCORED if graph.in_pieces else task.num_nodes)
+        components = _components(graph.user_graph.x, observed, seed)
+        how = self.device, self.options.check_time, components, marks
+        columns = Columns(self.settings, graph, *how)
+        columns.prepare([train, valid, *task.scored().values()])
+        x, valid_x = (as_dense(columns.rows(nodes)).cpu().numpy() for nodes in (train, valid))
         model = _boosting(self.options.check_time)(
             learning_rate=self.settings.learning_rate,
             max_iter=self.settings.max_trees,
@@ -299,40 +286,3 @@ def _components(x: Tensor, nodes: Tensor, seed: int) -> Tensor | None:
     rows = values[nodes.numpy()].astype(np.float32)
     found = TruncatedSVD(MAX_COLUMNS, random_state=seed).fit(rows)
     return torch.from_numpy(np.ascontiguousarray(found.components_, dtype=np.float32))
-
-
-def _dense(
-    graph: PreparedGraph, settings: TreeSettings, components: Tensor | None, marks: Tensor
-) -> Tensor:
-    """Return the columns of all nodes as a dense matrix; missing values are NaN."""
-    x = graph.user_graph.x
-    if components is not None:
-        graph = graph.with_features(x @ components.T)
-    columns = settings.columns(graph)
-    if not isinstance(columns, Tensor):
-        columns = linear_map(columns, torch.eye(columns.shape[1]))
-    if components is None and marks.numel():
-        own = x.to_dense() if x.layout == torch.sparse_csr else x
-        columns = with_missing(columns, own, marks)
-    return columns
-
-
-def _on_disk(
-    settings: TreeSettings,
-    graph: PreparedGraph,
-    components: Tensor | None,
-    marks: Tensor,
-    device: torch.device = CPU,
-    check: Callable[[], None] = lambda: None,
-) -> ColumnsOnDisk:
-    """Return the columns of a graph on disk, as `_dense` returns those of one in memory."""
-
-    def project(raw: Tensor) -> Tensor:
-        if components is None:
-            return raw
-        parts, width = 3 if settings.neighbours else 1, components.shape[1]
-        projected = raw[:, : parts * width].unflatten(1, (parts, width)) @ components.T
-        return torch.cat([projected.flatten(1), raw[:, parts * width :]], dim=1)
-
-    missing = marks if components is None and marks.numel() else None
-    return ColumnsOnDisk(settings, graph, device, check, project, missing)
