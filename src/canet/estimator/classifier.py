@@ -87,9 +87,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         ray: Address of a Ray cluster on which `auto` trains, or `auto` for a running one.
         checkpoints: Folder for checkpoints. If `fit` is interrupted, the next call with the same
             folder continues. Delete it after saving the model.
-        threads: Number of CPU threads. The last bits of a model depend on it. None: one thread for
-            fewer than 5,000 nodes and with `n_jobs`, otherwise the number that torch uses, or a
-            quarter of it if there is a GPU.
+        threads: Number of CPU threads; the last bits of a model depend on it. None: one for fewer
+            than 5,000 nodes and with `n_jobs`, else that of torch, or a quarter of it with a GPU.
         device: `auto` (a GPU if there is one), or a device of torch, such as `cpu` or `cuda:1`.
         random_state: Seed of training and of a random validation set.
         verbose: 1 shows a progress bar, 0 shows nothing.
@@ -236,8 +235,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
                 PyG `Data`, only `without`: the numbers of columns to leave out, in every graph.
         """
         begin, columns = now(), columns | ({"label": label} if label is not None else {})
-        arrays: dict[str, Any] = {"environment": environment, "time": time}
-        arrays["sample_weight"] = sample_weight
+        arrays = dict[str, Any](environment=environment, time=time, sample_weight=sample_weight)
         for role, given in arrays.items():
             if isinstance(given, str):
                 columns[role], arrays[role] = given, None
@@ -381,8 +379,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         if callable(self.callbacks):
             raise InputError("callbacks must be a list of functions: pass callbacks=[f]")
         get_backbone_name(self.method, self.backbone)
-        choice = {"preset": self.preset, "time_limit": self.time_limit}
-        choice = {name: value for name, value in choice.items() if value is not None}
+        choice = {n: v for n in ("preset", "time_limit") if (v := getattr(self, n)) is not None}
         several = describe_method(self.method).trains_several
         if choice and not several:
             name = next(iter(choice))
@@ -403,14 +400,13 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         begin: float,
     ) -> Fitted:
         """Train, or continue the training of an `earlier` model; time limits count from `begin`."""
-        several, pool = describe_method(self.method).trains_several, None
+        several = describe_method(self.method).trains_several
+        pool = open_pool(self.n_jobs, self.ray, str(self.device)) if several else None
         threads = torch.get_num_threads()
         if pick_device(self.device).type == "cuda":  # other processes use the other cores
             threads = max(1, threads // 4)
         elif task.num_nodes < MIN_NODES_FOR_THREADS:
             threads = 1
-        if several:
-            pool = open_pool(self.n_jobs, self.ray, str(self.device))
         with pool or nullcontext():
             options = Options(
                 self.device,
@@ -425,8 +421,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             report = display.training_callback(learner.name, unit="run" if several else "epoch")
             initial, folder = None if earlier is None else earlier.fitted_, None
             if self.checkpoints is not None and initial is None:
-                name = learner.config(task, seed).name
-                folder = Path(self.checkpoints) / name / f"seed-{seed}"
+                folder = Path(self.checkpoints) / learner.config(task, seed).name / f"seed-{seed}"
             share_graph(task, prepared)
             (fitted,) = learner.run(task, {seed: folder}, initial=initial, on_progress=report)
             fitted.predicted = None  # only the scores needed them
@@ -458,10 +453,9 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
 
     def _set_encoding(self, encoding: Encoding | None) -> None:
         self.encoding_ = encoding
+        self.__dict__.pop("feature_names_in_", None)
         if encoding is not None:
             self.feature_names_in_ = np.array(encoding.names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
 
     def _seed(self) -> int:
         if self.random_state is None or isinstance(self.random_state, np.random.RandomState):
