@@ -128,7 +128,7 @@ class PredictionMixin:
         reader = self.prepare(data, batch)
         rows = None if nodes is None else reader.user_graph.rows(nodes)
         count = reader.user_graph.num_nodes if rows is None else rows.numel()
-        if not count:
+        if not (count and reader.graph.in_pieces):
             return value(reader.read(rows))
         found: np.ndarray | None = None
         for where, part in reader.parts(rows):
@@ -206,9 +206,10 @@ class PredictionMixin:
 
     def probabilities(self, logits: torch.Tensor, calibrated: bool = False) -> np.ndarray:
         """Return the probability of each class $[n, C]$ for logits $[n, C]$ of the model."""
-        how = self.calibration_ if calibrated else Calibration()
-        corrected = how.apply(logits.double().numpy())
-        return torch.from_numpy(corrected).softmax(dim=1).numpy()
+        logits = logits.double()
+        if calibrated:
+            logits = torch.from_numpy(self.calibration_.apply(logits.numpy()))
+        return logits.softmax(dim=1).numpy()
 
     def decision_function(
         self,
