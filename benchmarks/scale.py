@@ -136,7 +136,7 @@ def fit_default(path: Path, time_limit: float, device: str) -> dict[str, Any]:
     seconds, store = time.perf_counter() - begin, GraphStore(path)
     return {
         "nodes": store.num_nodes,
-        "default device": device_name(pick_device(device)),
+        "default device": device_name(pick_device(device), torch.get_num_threads()),
         "default s": seconds,
         "default first s": first[0],
         "default limit s": time_limit,

@@ -58,6 +58,12 @@ DEFAULT_ROWS = {
     "default, peak memory / arrays": lambda f: f"{f['default peak GB'] / f['arrays GB']:.1f}",
 }
 
+DEFAULT_LINES = (
+    ("seconds", "fit", "default s"),
+    ("seconds", "first model", "default first s"),
+    ("GB", "memory besides files", "default peak GB"),
+)
+
 
 def seeds_per_second(found: dict[str, Any]) -> float:
     return float(found["seeds"] / found["train s"])
@@ -114,20 +120,12 @@ def draw_scale(results: Sequence[dict[str, Any]], out: Path) -> None:
 
 def draw_default(results: Sequence[dict[str, Any]], out: Path) -> None:
     """Draw time and memory of the default against the number of nodes, by device."""
-    panels: dict[str, dict[str, list[float]]] = {
-        "seconds": {"fit": [], "first model": []},
-        "GB": {"memory besides files": []},
-    }
-    for name, key in (
-        ("fit", "s"),
-        ("first model", "first s"),
-        ("memory besides files", "peak GB"),
-    ):
-        unit = "GB" if key == "peak GB" else "seconds"
-        for on_gpu in (False, True):
-            values = [f[f"default {key}"] if is_gpu(f) == on_gpu else math.nan for f in results]
+    panels: dict[str, dict[str, list[float]]] = {"seconds": {}, "GB": {}}
+    for unit, name, key in DEFAULT_LINES:
+        for device, on_gpu in (("", False), (", GPU", True)):
+            values = [f[key] if is_gpu(f) == on_gpu else math.nan for f in results]
             if not all(map(math.isnan, values)):
-                panels[unit][f"{name}, GPU" if on_gpu else name] = values
+                panels[unit][name + device] = values
     panels["GB"]["arrays of the graph"] = [found["arrays GB"] for found in results]
     _draw([found["nodes"] for found in results], panels, out)
 

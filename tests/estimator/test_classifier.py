@@ -347,7 +347,7 @@ def test_a_loaded_model_equals_the_saved_one(model: canet.NodeClassifier, tmp_pa
 
 def test_a_small_graph_trains_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    for threads, limit, used in ((None, 5_000, 1), (None, 10, 2), (3, 10, 3)):
-        monkeypatch.setattr(classifier, "MIN_NODES_FOR_THREADS", limit)
+    for threads, nodes, used in ((None, 1_000, 1), (None, 10, 2), (3, 10, 3)):
+        monkeypatch.setattr(classifier, "NODES_PER_THREAD", nodes)
         result = fitted(epochs=2, threads=threads, device="cpu").fitted_.result
         assert f", {used} thread" in result.device

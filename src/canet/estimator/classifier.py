@@ -54,7 +54,7 @@ from canet.util.jobs import open_pool
 from canet.util.progress import Display, fit_display
 from canet.util.seeds import checked_seed
 
-MIN_NODES_FOR_THREADS = 5_000
+NODES_PER_THREAD = 1_000
 PATIENCE = 100
 """Default number of epochs without a better validation score after which training stops."""
 
@@ -87,8 +87,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         ray: Address of a Ray cluster on which `auto` trains, or `auto` for a running one.
         checkpoints: Folder for checkpoints. If `fit` is interrupted, the next call with the same
             folder continues. Delete it after saving the model.
-        threads: Number of CPU threads; the last bits of a model depend on it. None: one for fewer
-            than 5,000 nodes and with `n_jobs`, else that of torch, or a quarter of it with a GPU.
+        threads: Number of CPU threads; the last bits of a model depend on it. None: one per 1,000
+            nodes, at most those of torch; with a GPU a quarter of these, and one with `n_jobs`.
         device: `auto` (a GPU if there is one), or a device of torch, such as `cpu` or `cuda:1`.
         random_state: Seed of training and of a random validation set.
         verbose: 1 shows a progress bar, 0 shows nothing.
@@ -405,8 +405,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         threads = torch.get_num_threads()
         if pick_device(self.device).type == "cuda":  # other processes use the other cores
             threads = max(1, threads // 4)
-        elif task.num_nodes < MIN_NODES_FOR_THREADS:
-            threads = 1
+        else:
+            threads = max(1, min(threads, task.num_nodes // NODES_PER_THREAD))
         with pool or nullcontext():
             options = Options(
                 self.device,

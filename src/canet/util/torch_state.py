@@ -27,7 +27,7 @@ def seeded(seed: int, device: torch.device, threads: int | None = None) -> Itera
     """Run a block with a fixed seed and precision, and restore the caller's state afterwards.
 
     The state is global, so only one thread at a time can run such a block. `threads` are those of
-    torch, BLAS and OpenMP; None for the number that the caller has set.
+    torch and OpenMP; None for the number that the caller has set.
     """
     devices = [torch.cuda.current_device()] if device.type == "cuda" else []
     with _STATE_LOCK, ExitStack() as stack:
@@ -41,11 +41,15 @@ def seeded(seed: int, device: torch.device, threads: int | None = None) -> Itera
 
 @contextmanager
 def limited_threads(threads: int) -> Iterator[None]:
-    """Limit the number of threads; results depend on it in the last bits."""
+    """Limit the number of threads of torch and OpenMP; results depend on it in the last bits.
+
+    The BLAS of NumPy and SciPy gets one thread: others would wait for work in a loop, and slow
+    those of torch down.
+    """
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     before = torch.get_num_threads()
-    with threadpool_limits(threads):
+    with threadpool_limits(threads, "openmp"), threadpool_limits(1, "blas"):
         torch.set_num_threads(threads)
         try:
             yield
