@@ -15,7 +15,7 @@ from canet.util.sparse import select_rows
 
 MIN_DEVIATION = torch.finfo(torch.float32).eps
 """Smallest standard deviation of a column, relative to its mean, at which it is not constant."""
-ROWS_AT_ONCE = 2**16
+ROWS_AT_ONCE = 2**12
 CPU = torch.device("cpu")
 
 
@@ -135,9 +135,10 @@ def _shift_and_scale(
 ) -> Features:
     """Subtract `mean` $[G, D]$ and multiply by `scale` $[G, D]$ of each row's graph $[n]$."""
     if isinstance(x, Tensor):  # doubles of some rows at a time need little memory
-        pairs = zip(x.split(ROWS_AT_ONCE), number.split(ROWS_AT_ONCE), strict=True)
-        parts = [((rows - mean[own]) * scale[own]).float() for rows, own in pairs]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        scaled, some = torch.empty_like(x, dtype=torch.float), range(0, x.shape[0], ROWS_AT_ONCE)
+        for rows in (slice(first, first + ROWS_AT_ONCE) for first in some):
+            scaled[rows] = (x[rows] - mean[number[rows]]) * scale[number[rows]]
+        return scaled
     pattern = x.pattern
     value = x.value * scale[number[pattern.row], pattern.col]
     starts = torch.arange(len(number) + 1, device=number.device)
