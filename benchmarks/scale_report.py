@@ -49,7 +49,7 @@ CPU_ROWS = {
     "share of it in sample and fetch": lambda f: f"{100 * share_of_copy(f):.0f} %",
 }
 DEFAULT_ROWS = {
-    "default, device": lambda f: f["default device"],
+    "default, device": lambda f: "GPU" if is_gpu(f) else "CPU",
     "default, seconds": lambda f: f"{f['default s']:.0f}",
     "default, seconds until the first model": lambda f: f"{f['default first s']:.1f}",
     "default, compared models": lambda f: str(f["default models"]),

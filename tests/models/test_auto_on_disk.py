@@ -100,8 +100,13 @@ def test_a_store_on_disk_gives_the_models_of_the_graph_in_memory(
     assert numbers(found) == pytest.approx(numbers(expected), abs=1e-3)
 
 
-def test_columns_on_disk_are_those_in_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("most", [0, tabular.MAX_NUMBERS])
+def test_columns_on_disk_are_those_in_memory(
+    tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from canet.training.prepared import task_graph
+
+    monkeypatch.setattr(tabular, "MAX_NUMBERS", most)
 
     task = task_of(tmp_path / "store")
     mask = torch.arange(NUM_NODES) % 5 < 2

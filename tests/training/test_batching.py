@@ -12,6 +12,10 @@ import torch
 
 import canet
 from canet.errors import InputError
+from canet.methods import InterventionSettings
+from canet.models import Options
+from canet.models.base import OutOfTime
+from canet.models.network import Network
 from canet.training import Trainer
 from tests.support.tiny import tiny_task
 from tests.support.trainers import make
@@ -60,6 +64,14 @@ def test_a_run_in_batches_is_deterministic(method: str) -> None:
     assert runs[0].history != runs[2].history
     losses = runs[0].history["loss"]
     assert np.isfinite(losses).all()
+
+
+def test_a_deadline_ends_training_before_the_next_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = InterventionSettings(epochs=1, batch_size=5, fanout="3,2")
+    learner = Network("erm", "gcn", settings, Options("cpu", deadline=0.0))
+    monkeypatch.setattr("canet.methods.Method.update", None)  # it is not called
+    with pytest.raises(OutOfTime):
+        learner.fit(tiny_task())
 
 
 @pytest.mark.parametrize("scaling", ["raw", "centred"])

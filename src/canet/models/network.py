@@ -143,6 +143,7 @@ class Network(Learner):
                 class_weight=options.class_weight,
                 threads=options.threads,
                 callbacks=[*options.callbacks, options.check_time],
+                check=options.check_time,
                 initial=initial,
             )
         assert self._trainer is not None

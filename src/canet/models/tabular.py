@@ -24,7 +24,7 @@ from canet.util.files import scratch_array
 from canet.util.progress import say
 
 MAX_NUMBERS = 2**25
-"""Numbers of the columns of a graph on disk that are in memory for training."""
+"""Numbers of the columns of a graph on disk that are in memory at the same time."""
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,14 @@ class Columns:
 
     def parts(self, nodes: Tensor | None) -> Iterator[tuple[Tensor, Features]]:
         """Yield the columns of different nodes of a graph on disk, ascending, or of all."""
-        count = self._graph.user_graph.num_nodes
-        if self._settings.neighbours and (nodes is None or nodes.numel() > MAX_SCORED):
+        count = self._graph.user_graph.num_nodes if nodes is None else nodes.numel()
+        if self._settings.neighbours and count * self._graph.num_columns > MAX_NUMBERS:
             for ids, raw in self._graph.neighbour_parts(nodes, self._device, self._check):
                 yield ids.cpu(), self._scaled(raw.cpu(), ids.cpu())
             return
-        for ids in (torch.arange(count) if nodes is None else nodes).split(ROWS_AT_ONCE):
+        nodes = torch.arange(count) if nodes is None else nodes
+        self.prepare([nodes])  # the next model reads the same
+        for ids in nodes.split(ROWS_AT_ONCE):
             yield ids, self.rows(ids)
 
     @cached_property

@@ -30,6 +30,7 @@ class BatchEpochs:
     # process has no node.
     batches: Callable[[int, GraphModel], Iterable[Batch | None]]
     seed: int  # of the run
+    check: Callable[[], None] = lambda: None  # called before each step; an error ends the training
     _num_nodes: int = 0  # of the present batch in this process
 
     def __call__(self, method: Method, optimizer: torch.optim.Optimizer, epoch: int) -> Tensor:
@@ -39,6 +40,7 @@ class BatchEpochs:
             torch.manual_seed(epoch_seed(self.seed, epoch) + distributed.rank())
         with self._averaged_gradients(optimizer):
             for batch in self.batches(epoch, method.model):
+                self.check()
                 if batch is not None:
                     self._num_nodes = batch.y.numel()
                     loss = method.update(batch, optimizer).double()
@@ -68,12 +70,18 @@ class BatchEpochs:
 
 
 def epochs_of(
-    fields: TaskFields, method: Method, size: int, fanout: Sequence[int], seed: int
+    fields: TaskFields,
+    method: Method,
+    size: int,
+    fanout: Sequence[int],
+    seed: int,
+    check: Callable[[], None] = lambda: None,
 ) -> TrainEpoch:
     """Return the function that trains one epoch in batches.
 
     On a GPU that holds the graph and its features, it replays a captured step: pass the same method
     and its optimizer in every epoch. `size` and `fanout` as for `TaskFields.training_batches`.
+    `check` is called before each step that is not captured.
     """
     nodes = fields.task.train
     has_fixed_shapes = 0 < size <= nodes.numel() and min(fanout) > 0
@@ -84,4 +92,4 @@ def epochs_of(
             return lambda method, optimizer, epoch: steps.train(
                 method, optimizer, epoch_seed(seed, epoch)
             )
-    return BatchEpochs(partial(fields.training_batches, size, fanout, seed), seed)
+    return BatchEpochs(partial(fields.training_batches, size, fanout, seed), seed, check)

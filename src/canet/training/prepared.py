@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from weakref import finalize, ref
 
@@ -271,7 +271,7 @@ def task_graph(task: ShiftTask, hidden: bool) -> PreparedGraph:
         if hidden:
             edges, weight = task.training_edges()
         graph = UserGraph(data.x, edges, _numbers(task, hidden), weight)
-        graphs[hidden] = PreparedGraph(graph, partial(_groups, ref(task), hidden))
+        graphs[hidden] = PreparedGraph(graph, cache(partial(_groups, ref(task), hidden)))
     return graphs[hidden]
 
 

@@ -74,6 +74,7 @@ class Trainer:
         callbacks: Functions that are called after each epoch with a dict of `model`, `seed`,
             `epoch`, `epochs`, `loss` and `valid`. On a GPU they are called every 20 epochs, for
             each of these.
+        check: Called before each step in batches that is not captured; an error ends the training.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Trainer:
         class_weight: Tensor | None = None,
         threads: int = 1,
         callbacks: Sequence[Callback] = (),
+        check: Callable[[], None] = lambda: None,
         initial: Mapping[str, Tensor] | None = None,
     ) -> None:
         if not isinstance(task, ShiftTask):
@@ -113,7 +115,7 @@ class Trainer:
         if threads < 1:
             raise InputError(f"threads is {threads}, but must be 1 or more")
         self.threads = threads
-        self.callbacks = tuple(callbacks)
+        self.callbacks, self.check = tuple(callbacks), check
         self.initial = initial
         self.device = distributed.own_device(pick_device(device))
         distributed.join(self.device)
@@ -247,7 +249,7 @@ class Trainer:
             batch = self.fields.batch("train")
         else:
             sizes = self.settings.batch_size, self._fanout
-            train_epoch = epochs_of(self.fields, method, *sizes, seed)
+            train_epoch = epochs_of(self.fields, method, *sizes, seed, self.check)
         loop = Loop(method, self.settings, batch, self.score, curves, lane, report, train_epoch)
         if run_folder:
             resume(loop, run_folder)

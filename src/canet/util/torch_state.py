@@ -61,7 +61,7 @@ def limited_threads(threads: int) -> Iterator[None]:
 def fast_products(device: torch.device) -> Iterator[None]:
     """Let a GPU round the factors of fp32 products to 11 bits (TF32) inside the block."""
     before = torch.get_float32_matmul_precision()
-    if device.type == "cuda":
+    if device.type == "cuda" and before == "highest":
         torch.set_float32_matmul_precision("high")
     try:
         yield
