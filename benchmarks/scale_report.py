@@ -135,15 +135,15 @@ def is_gpu(found: dict[str, Any]) -> bool:
 
 
 def _draw(nodes: Sequence[int], panels: dict[str, dict[str, list[float]]], out: Path) -> None:
-    figure = new_figure(1, len(panels), width=3.6, height=3.0)
+    figure = new_figure(1, len(panels), width=4.6, height=3.4)
     for axes, (unit, lines) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
         for marker, (name, values) in zip(MARKERS, lines.items(), strict=False):
             axes.loglog(nodes, values, marker=marker, label=name)
         axes.set_xticks(nodes, [short_number(count) for count in nodes])
         axes.minorticks_off()
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_locator(LogLocator())
         axes.yaxis.set_major_formatter("{x:,g}")
-        axes.legend(frameon=False)
+        axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
         tidy(axes, unit, "nodes")
     save_figure(figure, out.parent, out.stem)
 
