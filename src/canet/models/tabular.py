@@ -116,7 +116,9 @@ class Columns:
         graph, x = self._graph, self._graph.user_graph.x
         if self._components is not None:
             graph = graph.with_features(x @ self._components.T)
+        self._check()
         graph = graph.with_neighbours() if self._settings.neighbours else graph
+        self._check()
         columns = graph.features(self._settings.scaling)
         if self._marks is not None:
             own = x.to_dense() if x.layout == torch.sparse_csr else x
