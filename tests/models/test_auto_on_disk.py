@@ -22,6 +22,7 @@ from canet.models.parts import Parts
 from canet.models.portfolio import Recipe
 from canet.models.shifts import hold_out
 from canet.training import pieces
+from canet.training.prepared import task_graph
 from tests.support.stores import never_load
 
 NUM_NODES = 160
@@ -104,10 +105,7 @@ def test_a_store_on_disk_gives_the_models_of_the_graph_in_memory(
 def test_columns_on_disk_are_those_in_memory(
     tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from canet.training.prepared import task_graph
-
     monkeypatch.setattr(tabular, "MAX_NUMBERS", most)
-
     task = task_of(tmp_path / "store")
     mask = torch.arange(NUM_NODES) % 5 < 2
     settings = tabular.TabularSettings(scaling="standardised")
@@ -123,6 +121,14 @@ def test_columns_on_disk_are_those_in_memory(
         assert torch.allclose(columns.rows(nodes), expected[nodes], atol=1e-5)
         for ids, found in columns.parts(None):
             assert torch.allclose(found, expected[ids], atol=1e-5)
+
+
+def test_a_prediction_for_one_node_reads_only_its_neighbourhood(tmp_path: Path) -> None:
+    graph = task_graph(task_of(tmp_path / "store"), False)
+    columns = tabular.Columns(tabular.TabularSettings(), graph)
+    columns.logits(torch.tensor([7]), 2, lambda rows: rows[:, :2])
+    assert graph._known is not None
+    assert graph._known[0].tolist() == [7]
 
 
 def test_nothing_is_learnt_from_a_held_out_part(tmp_path: Path) -> None:

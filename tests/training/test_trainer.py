@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 from torch import Tensor
 
 import canet
@@ -55,6 +56,14 @@ def test_threads_of_the_caller_change_nothing() -> None:
     assert same_run(*runs)
     assert runs[0].config.threads == 1
     assert runs[0].result.device.endswith("CPU, 1 thread(s)")
+
+
+def test_threads_are_those_of_torch_and_openmp_and_the_blas_has_one() -> None:
+    before = threadpool_info()
+    with limited_threads(2):
+        limits = {(pool["user_api"], pool["num_threads"]) for pool in threadpool_info()}
+    assert limits == {("openmp", 2), ("blas", 1)}
+    assert threadpool_info() == before
 
 
 def test_threads_are_part_of_a_run() -> None:

@@ -106,7 +106,8 @@ class Columns:
                 yield ids.cpu(), self._scaled(raw.cpu(), ids.cpu())
             return
         nodes = torch.arange(count) if nodes is None else nodes
-        self.prepare([nodes])  # the next model reads the same
+        if count > ROWS_AT_ONCE:
+            self.prepare([nodes])  # the next model reads the same
         for ids in nodes.split(ROWS_AT_ONCE):
             yield ids, self.rows(ids)
 

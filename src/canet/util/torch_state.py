@@ -49,7 +49,7 @@ def limited_threads(threads: int) -> Iterator[None]:
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     before = torch.get_num_threads()
-    with threadpool_limits(threads, "openmp"), threadpool_limits(1, "blas"):
+    with threadpool_limits({"openmp": threads, "blas": 1}):
         torch.set_num_threads(threads)
         try:
             yield
