@@ -46,7 +46,6 @@ from canet.models import (
     get_learner,
 )
 from canet.models.reader import Reader
-from canet.settings import describe_settings
 from canet.training import Callback
 from canet.training.prepared import PreparedGraph, share_graph
 from canet.util.devices import pick_device
@@ -466,7 +465,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         """Return the names of all settings that are not parameters."""
         given = [self.method] if isinstance(self.method, type) else []
         methods = [*all_methods().values(), *given]
-        names = {name for method in methods for name in describe_settings(method.settings_type)}
+        names = {one.name for method in methods for one in fields(method.settings_type)}
         return names - set(NodeClassifier._get_param_names())
 
     def _given_settings(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from canet.util.colour import Colour
 from canet.util.devices import device_name, pick_device
 from canet.util.jobs import Pool
 from canet.util.seeds import checked_seed
-from canet.util.torch_state import seeded
+from canet.util.torch_state import limited_threads, seeded
 
 WORK_FOLDER = ".work"
 """Folder of what an unfinished run has finished."""
@@ -248,11 +248,13 @@ class Learner(ABC):
             if run_folder.finished:
                 shutil.rmtree(work, ignore_errors=True)
                 return self.load(task, run_folder)
-        fitted = self.fit(task, seed, initial=initial, work=work, on_progress=on_progress)
+        with limited_threads(self.options.threads):
+            fitted = self.fit(task, seed, initial=initial, work=work, on_progress=on_progress)
+            scores = self.scores(task, fitted)
         about, tensors = fitted.state()
         seconds = sum(one.seconds for one in fitted.candidates) or time.monotonic() - begin
         fitted.result = RunResult(
-            scores=self.scores(task, fitted),
+            scores=scores,
             selection="held-out likelihood" if fitted.candidates else "none",
             selected_epoch=0,
             environments_seen=None,

@@ -29,6 +29,7 @@ from canet.settings import override, setting
 from canet.training.loop import Progress
 from canet.training.prepared import PreparedGraph
 from canet.util.colour import Colour
+from canet.util.devices import recorded
 from canet.util.torch_state import seeded
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
@@ -169,18 +170,24 @@ class Linear(Learner):
     ) -> Tensor:
         """Return the weights and biases $[C, D + 1]$ of logistic regression."""
 
-        def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
-            self.options.check_time()
-            theta = torch.from_numpy(flat).to(start).view_as(start).requires_grad_()
+        theta = start.clone().requires_grad_()
+
+        def loss() -> Tensor:
             logits = linear_map(x, theta[:, :-1], theta[:, -1])
             value = weight @ F.cross_entropy(logits, y, reduction="none")
             value = value + strength / 2 * theta[:, :-1].square().sum()
-            value.backward()
-            assert theta.grad is not None
-            return float(value.detach()), theta.grad.double().cpu().numpy().ravel()
+            (slope,) = torch.autograd.grad(value, theta)
+            return torch.cat([value.detach().view(1), slope.flatten()])
+
+        loss = recorded(loss, self.device)
+
+        def loss_and_slope(flat: np.ndarray) -> tuple[float, np.ndarray]:
+            self.options.check_time()
+            theta.data.copy_(torch.from_numpy(flat).view_as(theta))
+            found = loss().cpu().double().numpy()
+            return float(found[0]), found[1:]
 
         options = {"maxiter": MAX_STEPS, "gtol": 1e-5, "ftol": 1e-7}
-        found = minimize(
-            loss, start.double().cpu().numpy().ravel(), jac=True, method="L-BFGS-B", options=options
-        )
+        begin = start.double().cpu().numpy().ravel()
+        found = minimize(loss_and_slope, begin, jac=True, method="L-BFGS-B", options=options)
         return torch.from_numpy(found.x).to(start).view_as(start)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from canet.errors import InputError, unknown_name
 
@@ -35,3 +37,23 @@ def device_name(device: torch.device, threads: int = 1) -> str:
 def has_room(num_bytes: int, device: torch.device) -> bool:
     """Whether a device can keep so much: at most half of the free memory of a GPU."""
     return device.type == "cpu" or num_bytes < torch.cuda.mem_get_info(device)[0] / 2
+
+
+def recorded(compute: Callable[[], Tensor], device: torch.device) -> Callable[[], Tensor]:
+    """Return a function with the same result; a GPU runs its kernels in one launch.
+
+    It reads the same tensors each time, and writes its result into the same one.
+    """
+    if device.type != "cuda":
+        return compute
+    with torch.cuda.device(device):
+        compute()  # compiles kernels and allocates what later calls reuse
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            result = compute()
+
+    def replay() -> Tensor:
+        graph.replay()
+        return result
+
+    return replay

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 
 _STATE_LOCK = threading.RLock()
+_limit: int | None = None
+"""The number of threads in the block of `limited_threads` that is running."""
 
 
 @contextmanager
@@ -30,11 +32,8 @@ def seeded(seed: int, device: torch.device, threads: int | None = None) -> Itera
     torch and OpenMP; None for the number that the caller has set.
     """
     devices = [torch.cuda.current_device()] if device.type == "cuda" else []
-    with _STATE_LOCK, ExitStack() as stack:
-        stack.enter_context(torch.random.fork_rng(devices=devices))
-        stack.enter_context(single_precision())
-        if threads is not None:
-            stack.enter_context(limited_threads(threads))
+    limited = nullcontext() if threads is None else limited_threads(threads)
+    with _STATE_LOCK, torch.random.fork_rng(devices=devices), single_precision(), limited:
         torch.manual_seed(seed)
         yield
 
@@ -44,17 +43,25 @@ def limited_threads(threads: int) -> Iterator[None]:
     """Limit the number of threads of torch and OpenMP; results depend on it in the last bits.
 
     The BLAS of NumPy and SciPy gets one thread: others would wait for work in a loop, and slow
-    those of torch down.
+    those of torch down. Inside a block with the same number this does nothing, because the search
+    for these libraries takes milliseconds.
     """
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    before = torch.get_num_threads()
-    with threadpool_limits({"openmp": threads, "blas": 1}):
-        torch.set_num_threads(threads)
-        try:
+    global _limit
+    with _STATE_LOCK:
+        limit, before = _limit, torch.get_num_threads()
+        if threads == limit == before:
             yield
-        finally:
-            torch.set_num_threads(before)
+            return
+        with threadpool_limits({"openmp": threads, "blas": 1}):
+            torch.set_num_threads(threads)
+            _limit = threads
+            try:
+                yield
+            finally:
+                torch.set_num_threads(before)
+                _limit = limit
 
 
 @contextmanager
