@@ -19,14 +19,20 @@ from canet.models.linear import Linear
 from canet.models.tabular import Columns
 from canet.models.trees import Trees
 from canet.training.prepared import PreparedGraph, task_graph
+from tests.support.gpu import needs_gpu
 from tests.support.small_task import small_task, with_columns, with_garbage
 from tests.support.user_graphs import small_user_graph
 
 BOTH = pytest.mark.parametrize("kind", [Linear, Trees])
 
 
-def learner(kind: Any, class_weight: torch.Tensor | None = None, **settings: Any) -> Learner:
-    return kind(kind.settings_type(**settings), Options("cpu", class_weight=class_weight))
+every_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+
+
+def learner(
+    kind: Any, weights: torch.Tensor | None = None, device: str = "cpu", **settings: Any
+) -> Learner:
+    return kind(kind.settings_type(**settings), Options(device, class_weight=weights))
 
 
 def dense_columns(x: np.ndarray, edges: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -58,10 +64,11 @@ def test_columns_are_means_of_neighbours(sparse: bool, weighted: bool) -> None:
     assert found.to_dense().numpy() == pytest.approx(expected, abs=1e-5)
 
 
+@every_device
 @pytest.mark.parametrize("weights", [None, torch.tensor([1.0, 3.0, 0.5])])
-def test_the_linear_model_is_logistic_regression(weights: torch.Tensor | None) -> None:
+def test_the_linear_model_is_logistic_regression(weights: torch.Tensor | None, device: str) -> None:
     task, penalty = small_task(), 1e-2
-    (fitted,) = learner(Linear, weights, penalty=penalty).run(task, {0: None})
+    (fitted,) = learner(Linear, weights, device, penalty=penalty).run(task, {0: None})
     x = task_graph(task, False).with_neighbours().user_graph.x.numpy()
     train, y = task.train.numpy(), task.data.y.numpy()
     of_class = np.ones(3) if weights is None else weights.numpy()
@@ -72,13 +79,14 @@ def test_the_linear_model_is_logistic_regression(weights: torch.Tensor | None) -
     assert found == pytest.approx(expected.predict_proba(x), abs=5e-3)
 
 
-def test_sparse_columns_give_the_linear_model_of_dense_ones() -> None:
+@every_device
+def test_sparse_columns_give_the_linear_model_of_dense_ones(device: str) -> None:
     task = small_task()
     sparse = with_columns(task, x=task.data.x.to_sparse_csr())
     for scaling in ("raw", "standardised"):
         first, second = (
-            learner(Linear, scaling=scaling, penalty=0.01).run(one, {0: None})[0].weight
-            for one in (task, sparse)
+            learner(Linear, None, each, scaling=scaling, penalty=0.01).run(one, {0: None})[0].weight
+            for one, each in ((task, "cpu"), (sparse, device))
         )
         assert first.numpy() == pytest.approx(second.numpy(), abs=5e-3)
 

@@ -66,6 +66,16 @@ def test_threads_are_those_of_torch_and_openmp_and_the_blas_has_one() -> None:
     assert threadpool_info() == before
 
 
+def test_a_second_limit_of_threads_counts_if_it_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    with limited_threads(2):
+        with limited_threads(1):
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+        monkeypatch.setattr("threadpoolctl.threadpool_limits", None)  # it searches for libraries
+        with limited_threads(2):
+            assert torch.get_num_threads() == 2
+
+
 def test_threads_are_part_of_a_run() -> None:
     one, two = (Trainer(tiny_task(), "erm", device="cpu", threads=n) for n in (1, 2))
     assert one.config().name != two.config().name

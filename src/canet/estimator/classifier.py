@@ -87,7 +87,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         checkpoints: Folder for checkpoints. If `fit` is interrupted, the next call with the same
             folder continues. Delete it after saving the model.
         threads: Number of CPU threads; the last bits of a model depend on it. None: one per 1,000
-            nodes, at most those of torch; with a GPU a quarter of these, and one with `n_jobs`.
+            nodes, at most those of torch; one with `n_jobs`. With a GPU, those of torch in batches,
+            else a quarter of them.
         device: `auto` (a GPU if there is one), or a device of torch, such as `cpu` or `cuda:1`.
         random_state: Seed of training and of a random validation set.
         verbose: 1 shows a progress bar, 0 shows nothing.
@@ -402,8 +403,9 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         several = describe_method(self.method).trains_several
         pool = open_pool(self.n_jobs, self.ray, str(self.device)) if several else None
         threads = torch.get_num_threads()
-        if pick_device(self.device).type == "cuda":  # other processes use the other cores
-            threads = max(1, threads // 4)
+        if pick_device(self.device).type == "cuda":
+            # In memory, other processes use the other cores, and more threads are slower.
+            threads = threads if settings.in_batches else max(1, threads // 4)
         else:
             threads = max(1, min(threads, task.num_nodes // NODES_PER_THREAD))
         with pool or nullcontext():
