@@ -38,26 +38,22 @@ class DataDigest:
     # Splits, their names, times, the nodes that exist at training time, and the metric.
     splits: str
     features: str
-    feature_sums: tuple[float, ...]  # eight signed sums of all features, then their norm
+    # Eight signed sums of all features, then their norm; empty if rounding makes other data.
+    feature_sums: tuple[float, ...] = ()
 
     @property
     def short(self) -> str:
         """One SHA-256 of all parts."""
         return digest_of(json.dumps(asdict(self)).encode())
 
-    @property
-    def exact(self) -> DataDigest:
-        """A copy for which every difference of the features counts, also in their last bits."""
-        return replace(self, feature_sums=(*self.feature_sums[:-1], 0.0))
-
     def differs_in(self, other: DataDigest) -> str | None:
         """Return the first different part; `last bits` if features differ only by rounding."""
         part = next((p for p in PARTS if getattr(self, p) != getattr(other, p)), None)
         if part != "features":
             return part
-        pairs = zip(self.feature_sums, other.feature_sums, strict=True)
+        pairs = list(zip(self.feature_sums, other.feature_sums, strict=False))
         is_close = all(abs(a - b) <= MAX_ROUNDING_ERROR * self.feature_sums[-1] for a, b in pairs)
-        return "last bits" if is_close else "features"
+        return "last bits" if pairs and is_close else "features"
 
 
 def digest_parts(
@@ -66,8 +62,12 @@ def digest_parts(
     in_distribution: Tensor,
     metric: str,
     environments: tuple[str, ...],
+    same_bits: bool,
 ) -> DataDigest:
-    """Compute the digest of the parts of a task; a graph store has checksums of its own."""
+    """Compute the digest of the parts of a task; a graph store has checksums of its own.
+
+    With `same_bits`, features that differ by rounding are other data.
+    """
     about = [metric, environments, [*splits]]
     if "store" in data:
         stored: DataDigest = data.store.digest
@@ -84,7 +84,7 @@ def digest_parts(
         labels=_sha256([data.y, *environment, *sample_weight]),
         splits=_sha256([*splits.values(), in_distribution, *time], about),
         features=_sha256(parts, [list(x.shape), str(x.layout)]),
-        feature_sums=tuple(_sums(x)),
+        feature_sums=() if same_bits else tuple(_sums(x)),
     )
 
 

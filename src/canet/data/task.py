@@ -172,10 +172,8 @@ class ShiftTask:
     @cached_property
     def digest(self) -> DataDigest:
         """Digest of graph, features, labels and splits; computed once."""
-        found = digest_parts(
-            self.data, self.splits(), self.in_distribution, self.metric, self.environments
-        )
-        return found.exact if self.same_bits else found
+        about = self.metric, self.environments, self.same_bits
+        return digest_parts(self.data, self.splits(), self.in_distribution, *about)
 
     @property
     def has_environments(self) -> bool:

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from canet.data.digest import NUM_SUMS, DataDigest
+from canet.data.digest import DataDigest
 from canet.data.graph_data import MASKS, GraphData
 from canet.data.graph_files.values import MISSING_CLASS
 from canet.data.graph_store.contents import check_array
@@ -146,18 +146,13 @@ class GraphStore:
     @cached_property
     def digest(self) -> DataDigest:
         """Digest of the data, from the checksums in the index."""
-        features = self._digest(["features", *SPARSE])
-        # Other features must not count as rounding errors: the sums differ, and the norm is 0.
-        length = len(features) // NUM_SUMS
-        parts = (features[i : i + length] for i in range(0, len(features), length))
         return DataDigest(
             graph=self._digest(["rowptr", "neighbours", "weight", "loops"]),
             labels=self._digest(
                 ["labels", "environment", "sample_weight"], self.classes, self.environments
             ),
             splits=self._digest(["split", "time"], self.splits),
-            features=features,
-            feature_sums=(*(float(int(part, 16)) for part in parts), 0.0),
+            features=self._digest(["features", *SPARSE]),
         )
 
     def open(self) -> GraphData:
