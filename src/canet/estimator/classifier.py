@@ -403,11 +403,10 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         several = describe_method(self.method).trains_several
         pool = open_pool(self.n_jobs, self.ray, str(self.device)) if several else None
         threads = torch.get_num_threads()
-        if pick_device(self.device).type == "cuda":
-            # In memory, other processes use the other cores, and more threads are slower.
-            threads = threads if settings.in_batches else max(1, threads // 4)
-        else:
+        if pick_device(self.device).type != "cuda":
             threads = max(1, min(threads, task.num_nodes // NODES_PER_THREAD))
+        elif not settings.in_batches:  # other processes use the other cores
+            threads = max(1, threads // 4)
         with pool or nullcontext():
             options = Options(
                 self.device,
