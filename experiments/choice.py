@@ -4,9 +4,10 @@
 
 compares the models of `auto` on each training set and draw, and adds a JSON object for each to
 FILE, as JSON lines; cases that are already in FILE are skipped. `--part 2/15` does the second of 15
-parts.
-`python -m experiments.choice FILE EARLIER --table` prints the tables of the page; EARLIER has the
-scores of other networks and of an earlier default that knew only networks, in the same form.
+parts. With `--seeds`, it trains only a GCN, with three seeds on each real case.
+`python -m experiments.choice FILE EARLIER SEEDS --table` prints the tables of the page; EARLIER has
+the scores of other networks and of an earlier default that knew only networks, in the same form,
+and SEEDS those of `--seeds`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import permutations
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
@@ -45,11 +47,11 @@ CONFIRMED = {
     "twitch": tuple(p for p in DATASETS["twitch"].protocols if p.startswith("only-")),
 }
 """Real shifts that were used once, after all decisions. The scores of Manor had been seen."""
-TREES = Recipe("trees", changes=OWN)
+TREES, GCN = Recipe("trees", changes=OWN), Recipe("erm", "gcn")
 SIX, AUTO, EARLIER, HINDSIGHT = "mean of six", "auto", "auto, networks only", "best in hindsight"
 COLUMNS = {
     AUTO: AUTO,
-    "GCN": "erm-gcn",
+    "GCN": GCN.name,
     "linear, x": "linear neighbours=False",
     "linear": "linear",
     "trees, x": TREES.name,
@@ -62,7 +64,7 @@ COLUMNS = {
 }
 """Column of the tables → name of the model."""
 SIMPLE = [
-    "erm-gcn",
+    GCN.name,
     TREES.name,
     SIX,
     *(recipe.name for recipe in PRESETS["fast"] if recipe.name != "trees scaling=standardised"),
@@ -102,12 +104,16 @@ class Trained(NamedTuple):
     average: Average
 
 
+def load(case: Case) -> tuple[ShiftTask, AutoSettings]:
+    """Return the task of a case, and the settings that all networks share."""
+    name, protocol, generator, draw = case
+    task = load_task(name, data_seed=draw, protocol=protocol, generator=generator)
+    return task, override(AutoSettings(), DATASETS[case.task].shared_settings)
+
+
 def train(case: Case, device: str) -> Trained:
     """Train all models on one case."""
-    task = load_task(
-        case.task, data_seed=case.draw, protocol=case.protocol, generator=case.generator
-    )
-    settings = override(AutoSettings(), DATASETS[case.task].shared_settings)
+    task, settings = load(case)
     auto, parts = Auto(settings, Options(device)), Parts(task)
     tried = list(auto.try_all(parts, case.draw))
     return Trained(task, auto, parts, tried, average_of(parts, tried))
@@ -128,6 +134,14 @@ def examine(case: Case, device: str) -> dict[str, Any]:
         "seconds": round(time.monotonic() - begin, 1),
         "device": device_name(auto.device),
     }
+
+
+def with_seeds(case: Case, device: str) -> dict[str, Any]:
+    """Train a GCN with several seeds on one case; return the scores under shift."""
+    task, settings = load(case)
+    learner = GCN.learner(settings, Options(device))
+    scores = [_scores(task, learner.fit(task, seed)) for seed in DRAWS]
+    return {**case._asdict(), "seeds": scores, "device": device_name(learner.device)}
 
 
 def _scores(task: ShiftTask, model: Fitted) -> dict[str, float]:
@@ -173,9 +187,10 @@ def group(transfer: Transfer) -> str:
     return "twitch, one country" if protocol.startswith("only-") else task
 
 
-def tables(cases: Sequence[Mapping[str, Any]]) -> str:
+def tables(lines: Sequence[Mapping[str, Any]]) -> str:
     """The tables of the page, in Markdown."""
-    scores = by_transfer(cases)
+    seeds = [line for line in lines if "seeds" in line]
+    scores = by_transfer([line for line in lines if "seeds" not in line])
     made = {t: s for t, s in scores.items() if t[0] in CITATION}
     confirmed = {t: s for t, s in scores.items() if t[1] in CONFIRMED.get(t[0], ())}
     decided = {t: s for t, s in scores.items() if t not in made and t not in confirmed}
@@ -190,9 +205,9 @@ def tables(cases: Sequence[Mapping[str, Any]]) -> str:
     for halves in (real, made):
         groups = dict.fromkeys(map(group, halves))
         by_group = {name: {t: s for t, s in halves.items() if group(t) == name} for name in groups}
-        lines = [_means(f"{name} ({len(own)})", own) for name, own in by_group.items()]
-        parts.append(table_text(["task", *COLUMNS], lines))
-    parts += [_comparison(real), _limits(real)]
+        means = [_means(f"{name} ({len(own)})", own) for name, own in by_group.items()]
+        parts.append(table_text(["task", *COLUMNS], means))
+    parts += [_comparison(real), _limits(real), _between_seeds(real, seeds)]
     return "\n\n".join(parts)
 
 
@@ -234,6 +249,31 @@ def _limits(scores: Scores) -> str:
     return table_text([*heads, "more than 1 below"], found)
 
 
+def _between_seeds(scores: Scores, lines: Sequence[Mapping[str, Any]]) -> str:
+    """How often a GCN is below itself with another seed, and `auto` below the mean of its seeds.
+
+    `roads` has most of the transfers.
+    """
+    apart: dict[Transfer, list[float]] = defaultdict(list)
+    means: dict[Transfer, list[float]] = defaultdict(list)
+    for line in lines:
+        for test in line["seeds"][0]:
+            transfer = line["task"], line["protocol"], line["generator"], test
+            runs = [to_percent(run[test]) for run in line["seeds"]]
+            apart[transfer] += [one - other for one, other in permutations(runs, 2)]
+            means[transfer].append(mean(runs))
+    roads = [transfer for transfer in apart if transfer[0] == "roads"]
+    others = [transfer for transfer in apart if transfer[0] != "roads"]
+    rows = []
+    for name, own in (("roads", roads), ("the others", others), ("all", list(apart))):
+        if own:
+            below = mean(np.less(apart[t], -1).mean() for t in own)
+            lead = [scores[t][AUTO] - mean(means[t]) for t in own]
+            shares = [f"{100 * share:.0f} %" for share in (below, np.less(lead, -1).mean())]
+            rows.append([f"{name} ({len(own)})", *shares, f"{mean(lead):+.1f}"])
+    return table_text(["more than 1 below", "GCN below itself", "`auto` below GCN", "mean"], rows)
+
+
 def _interval(lead: Mapping[Transfer, float]) -> tuple[float, float]:
     """95 % interval of a mean over transfers, by a bootstrap over tasks."""
     tasks = defaultdict(list)
@@ -260,6 +300,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--draws", type=int, default=len(DRAWS))
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--seeds", action="store_true")
     options = parser.parse_args()
     if options.table:
         print(tables([json.loads(line) for file in options.files for line in file.open()]))
@@ -270,9 +311,11 @@ def main() -> None:
     done = {tuple(json.loads(line)[name] for name in Case._fields) for line in lines}
     tasks = [name for name in options.tasks.split(",") if name]
     chosen = [case for case in cases(range(options.draws)) if not tasks or case.task in tasks]
+    if options.seeds:
+        chosen = [case for case in chosen if case.task not in CITATION]
     for case in chosen[part - 1 :: count]:
         if tuple(case) not in done:
-            found = examine(case, options.device)
+            found = (with_seeds if options.seeds else examine)(case, options.device)
             with file.open("a") as out:
                 out.write(json.dumps(found) + "\n")
 
