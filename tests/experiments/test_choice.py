@@ -88,6 +88,7 @@ def test_a_case_is_examined(monkeypatch: pytest.MonkeyPatch, data_root: Path) ->
     assert {choice.SIX, choice.TREES.name, "erm-gcn"} < set(found["models"])
 
 
+@pytest.mark.slow
 def test_a_network_is_trained_with_three_seeds(
     monkeypatch: pytest.MonkeyPatch, data_root: Path
 ) -> None:
