@@ -63,6 +63,7 @@ COLUMNS = {
     HINDSIGHT: HINDSIGHT,
 }
 """Column of the tables → name of the model."""
+TITLES = {name: column for column, name in COLUMNS.items()}
 SIMPLE = [
     GCN.name,
     TREES.name,
@@ -199,7 +200,7 @@ def tables(lines: Sequence[Mapping[str, Any]]) -> str:
         f"real ({len(real)})": real,
         f"real, decided on ({len(decided)})": decided,
         f"real, to confirm ({len(confirmed)})": confirmed,
-        f"made ({len(made)})": made,
+        f"synthetic ({len(made)})": made,
     }
     parts = [table_text(["transfers", *COLUMNS], [_means(*row) for row in rows.items() if row[1]])]
     for halves in (real, made):
@@ -226,7 +227,8 @@ def _comparison(scores: Scores) -> str:
         lead = {t: own[AUTO] - own[name] for t, own in scores.items()}
         low, high = _interval(lead)
         lost = [f"{100 * mean(one < -limit for one in lead.values()):.0f} %" for limit in (1, 3)]
-        rows.append([name, f"{mean(lead.values()):+.1f}", f"{low:+.1f} to {high:+.1f}", *lost])
+        title = TITLES.get(name, name)
+        rows.append([title, f"{mean(lead.values()):+.1f}", f"{low:+.1f} to {high:+.1f}", *lost])
     heads = ["`auto` against", "mean", "95 % interval", "more than 1 below", "more than 3 below"]
     return table_text(heads, rows)
 
@@ -244,7 +246,7 @@ def _limits(scores: Scores) -> str:
             for best in [max(models, key=lambda m: mean(own[m] for own in group))]
             for own in group
         ]
-        found.append([name, f"{100 * mean(one < -1 for one in lead):.0f} %"])
+        found.append([TITLES[name], f"{100 * mean(one < -1 for one in lead):.0f} %"])
     heads = ["the best model of each training set, chosen with the test labels, against"]
     return table_text([*heads, "more than 1 below"], found)
 

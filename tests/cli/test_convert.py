@@ -52,7 +52,7 @@ def test_tables_become_a_store_with_their_encoding(work: Path, canet: Canet) -> 
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.startswith("4 nodes, 4 edges, 4 features, 0.0 MB")
     assert "Splits: train 2, valid 1, test 1 nodes\n" in answer.out
-    assert "canet fit store --method erm --backbone sage --set batch_size=1024" in answer.out
+    assert "To train: canet fit store --out MODEL" in answer.out
     store = GraphStore(work / "store")
     assert store.encoding is not None
     assert_same(store, read_columns(work / "graph", ReadOptions(Roles(**ROLES))))

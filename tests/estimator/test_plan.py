@@ -86,7 +86,8 @@ def test_epochs_of_many_steps_are_fewer() -> None:
 def test_the_decision_is_one_line() -> None:
     assert plan(99).reason == ""
     assert plan(10).reason == (
-        "the graph takes 0.4 MB and 3.5 MB are free: training in batches of 1,024"
+        "training on the whole graph needs about 5.3 MB, and 3.5 MB is free: "
+        "training in batches of 1,024"
     )
     assert plan(99, in_memory=False).reason.endswith(": reading it into memory")
     line = plan(1, in_memory=False).reason

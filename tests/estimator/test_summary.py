@@ -61,4 +61,4 @@ def test_the_best_single_model_is_the_first_row(few_models: None) -> None:
     rows: list[dict[str, Any]] = leaderboard_rows(model.candidates_)
     assert rows[0]["model"] == rows[-2]["note"] == second.name
     assert rows[-4]["model"] == "broken"
-    assert "the best single model has 12.3 %" in summary_of(model)
+    assert "the one with the largest weight alone 12.3 %" in summary_of(model)

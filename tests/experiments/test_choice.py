@@ -62,7 +62,7 @@ def test_scores_are_those_of_the_draws_that_the_default_has() -> None:
     assert (
         "| webkb (1) | 55.0 | 56.0 | 50.0 | 51.0 | 50.0 | 54.0 | 50.0 | 40.0 | 30.0 | 20.0" in table
     )
-    assert "| erm-gcn | -1.0 | -1.0 to -1.0 | 0 % | 0 % |" in table
+    assert "| GCN | -1.0 | -1.0 to -1.0 | 0 % | 0 % |" in table
 
 
 def test_a_model_is_compared_with_itself_and_with_the_mean_of_its_seeds() -> None:

@@ -79,9 +79,7 @@ def convert(
         counts = (f"{split} {len(store.nodes(split)):,}" for split in store.splits)
         print(f"Splits: {', '.join(counts)} nodes")
     if "labels" in store:
-        how = ["--method", "erm", "--backbone", "sage", "--set", "batch_size=1024"]
-        command = ["canet", "fit", str(out), *how, "--set", "fanout=15,10", "--out", "MODEL"]
-        print(f"To train: {shlex.join(command)}")
+        print(f"To train: {shlex.join(['canet', 'fit', str(out), '--out', 'MODEL'])}")
 
 
 def _read(

@@ -36,8 +36,8 @@ def predict(
         str | None,
         typer.Option(
             metavar="NUMBER|best",
-            help="Predict the rarer of two classes from this probability on; best: the one with "
-            "the best F1 on validation data.",
+            help="Predict the rarer of two classes if it has at least this probability; best: the "
+            "threshold with the best F1 on validation data.",
         ),
     ] = None,
     recall_at: Annotated[
@@ -88,7 +88,7 @@ def predict(
             print_text(f"{name}: {found}")
         if limit is not None:
             rarer = classifier.classes_[classifier.calibration_.positive]
-            print(f"class {rarer} from probability {limit:.3f}")
+            print(f"class {rarer} if its probability is at least {limit:.3f}")
         if "recall_at_k" in summary:
             recall, ranked = 100 * summary["recall_at_k"]["recall"], summary["labelled"]
             ranks = f"the {recall_at:,} likeliest of {ranked:,} labelled nodes"
@@ -122,7 +122,7 @@ def diagnose(
         typer.Option(
             "--held-out",
             help="For a better estimate of the score, train a single method again without two "
-            "parts of the training data. Needs --training. auto has done this before.",
+            "parts of the training data. Needs --training. auto has already done this.",
         ),
     ] = False,
     out: Annotated[

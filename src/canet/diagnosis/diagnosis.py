@@ -163,8 +163,8 @@ class Diagnosis(Found):
         training data; `largest_class`: score of the same answer for every node; `actual`: score on
         the labelled nodes of the new graph;
         `novel`: share of its nodes that are unlike the validation nodes; `shifted`: number of
-        shifted feature columns; `separable`: AUC of the classifier that tells the features of the
-        two graphs apart, 0.5 if they are alike.
+        shifted feature columns; `separable`: AUC of the classifier that distinguishes the two
+        graphs by their features, 0.5 if they are alike.
         """
         found: dict[str, float] = {}
         if (one := self.expected) is not None:

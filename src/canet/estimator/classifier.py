@@ -87,8 +87,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         checkpoints: Folder for checkpoints. If `fit` is interrupted, the next call with the same
             folder continues. Delete it after saving the model.
         threads: Number of CPU threads; the last bits of a model depend on it. None: one per 1,000
-            nodes, at most those of torch; one with `n_jobs`. With a GPU, those of torch in batches,
-            else a quarter of them.
+            nodes, at most torch's default; one with `n_jobs`. On a GPU: torch's default in batches,
+            else a quarter of it.
         device: `auto` (a GPU if there is one), or a device of torch, such as `cpu` or `cuda:1`.
         random_state: Seed of training and of a random validation set.
         verbose: 1 shows a progress bar, 0 shows nothing.
@@ -303,8 +303,9 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         not used. It depends on the `likelihood`: the mean logarithm of the probability of the
         right class, over the validation nodes and each held-out part. `validation` and `held_out`
         are scores between 0 and 1, and so is one column for each held-out part. `seconds` is the
-        time of all trainings. A `note` says why a model has no scores. The last rows are the
-        average, the best single model and always answering the largest class.
+        time of all trainings. A `note` is a remark, such as why a model has no scores. The last
+        rows are the average, the model with the largest weight, and always answering the largest
+        class.
         """
         rows = self.leaderboard_rows()
         try:

@@ -78,8 +78,8 @@ def plan_training(
     place, free = pick_device(device), free_memory() or sys.maxsize
     room = torch.cuda.mem_get_info(place)[0] if place.type == "cuda" else free
     shares = processes if processes > 0 else os.cpu_count() or 1
-    size, with_states = _sizes(graph, getattr(settings, "hidden", 0))
-    fits = shares * STEP * with_states <= room
+    needed = shares * STEP * _sizes(graph, getattr(settings, "hidden", 0))[1]
+    fits = needed <= room
     loads, how = True, []
     if describe_method(method).trains_in_batches:
         stays = is_store and not fits_in_memory(graph, shares)
@@ -91,7 +91,8 @@ def plan_training(
             how = [f"training in batches of {BATCH_SIZE:,}"]
     if is_store:
         how.insert(0, "reading it into memory" if loads else "reading it from the disk")
-    reason = f"the graph takes {_bytes(size)} and {_bytes(min(free, room))} are free: "
+    sizes = f"about {_bytes(needed)}, and {_bytes(min(free, room))} is free"
+    reason = f"training on the whole graph needs {sizes}: "
     limits_epochs = settings.in_batches and "epochs" not in named
     return Plan(settings, loads, reason + ", ".join(how) if how else "", limits_epochs)
 

@@ -12,10 +12,6 @@ from canet.errors import listed
 from canet.models.auto import AVERAGE, LARGEST_CLASS
 from canet.store.result import Candidate
 
-NUM_NAMED = 3
-"""Number of members that a summary names."""
-
-
 MIN_GAIN = 0.02
 """A model that is better than its baseline by less than this is hardly better."""
 
@@ -73,13 +69,13 @@ def summary_of(model: Any) -> str:
         rule = f", epoch {model.selected_epoch_}" if model.selected_epoch_ else ""
         name = "-".join(dict.fromkeys([model.method_name, model.backbone_name]))
         return f"The model is {name}{rule}. {scored}."
-    named = listed((f"{one.name} ({one.weight:.2f})" for one in members), NUM_NAMED)
+    named = listed([f"{one.name} ({one.weight:.2f})" for one in members])
     count = sum(not one.note for one in models)
     chosen = f"The model averages {len(members)} of {count} models: {named}."
     if AVERAGE not in rows:
-        return f"{chosen} They were trained again with the weights of before. {scored}."
+        return f"{chosen} They were trained again with their earlier weights. {scored}."
     mean, best = rows[AVERAGE], models[0]
-    text = f"{chosen} {scored}; the best single model has {percent(best.validation)}."
+    text = f"{chosen} {scored}; the one with the largest weight alone {percent(best.validation)}."
     if not mean.shifts:
         return f"{text} Too few labels to hold out parts: nothing is known about a shift."
     parts = listed(
@@ -87,6 +83,6 @@ def summary_of(model: Any) -> str:
     )
     held_out = compared(mean.held_out, rows[LARGEST_CLASS].held_out, base)
     return (
-        f"{text} On held-out parts of the training data: {held_out}; the best single model has "
-        f"{percent(best.held_out)}. The parts have {parts}: expect such differences on new data."
+        f"{text} On held-out parts of the training data: {held_out}; that one alone "
+        f"{percent(best.held_out)}. By part: {parts}. Expect such differences on new data."
     )

@@ -44,8 +44,8 @@ def get_backbone_name(method: str | MethodClass, backbone: str | Backbone | None
         return get_backbone(backbone or "gcn").name
     if backbone not in (None, kind.name):
         raise InputError(
-            f"method '{kind.name}' chooses the backbone: leave out backbone (--backbone), or "
-            "choose another method"
+            f"method '{kind.name}' takes no backbone: leave out backbone (--backbone), or choose "
+            "another method"
         )
     return kind.name
 
