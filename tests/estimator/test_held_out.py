@@ -30,7 +30,8 @@ def test_the_score_is_that_of_auto(recipe: Recipe, monkeypatch: pytest.MonkeyPat
 
 def test_the_graph_and_the_splits_of_the_training_are_needed() -> None:
     data, train = small_user_graph(), np.arange(40)
-    model = canet.NodeClassifier("linear", undirected=True).fit(data, train=train)
+    model = canet.NodeClassifier("linear", undirected=True, random_state=None)
+    model.fit(data, train=train)
     with pytest.raises(InputError, match="pass data"):
         canet.diagnose(model, None, data, held_out=True)
     with pytest.raises(InputError, match="columns or splits"):

@@ -177,6 +177,28 @@ def test_a_node_of_weight_zero_does_not_influence_the_loss() -> None:
     assert np.array_equal(first.decision_function(data), second.decision_function(data))
 
 
+def test_unknown_weights_of_validation_nodes_are_one_and_all_zeros_are_equal() -> None:
+    data, valid = rare_class_graph(200, share=0.4), np.arange(150, 200)
+    found = []
+    for unknown in (1.0, np.nan, np.inf, -1.0, 0.0):
+        weight = np.where(np.arange(200) < 150, 1.0, unknown)
+        model = canet.NodeClassifier(preset="fast", undirected=True)
+        model.fit(data, sample_weight=weight, valid=valid)
+        found.append(model.predict_proba(data))
+    assert all(np.array_equal(found[0], other) for other in found[1:4])
+    assert np.isfinite(found[4]).all()
+
+
+def test_held_out_parts_without_weight_do_not_count(tmp_path: Path) -> None:
+    data = rare_class_graph(200, share=0.4)
+    weights = {"ok": np.int64(1), "fraud": np.int64(0)}
+    model = canet.NodeClassifier(preset="fast", class_weight=weights, undirected=True)
+    model.fit(data, environment=np.array(data.y))
+    assert not {"without ok", "without fraud"} & set(model.leaderboard_rows()[0])
+    model.save(tmp_path / "model")
+    assert np.isfinite(canet.load(tmp_path / "model").predict_proba(data)).all()
+
+
 @pytest.mark.parametrize("weight", [[1.0], np.full(120, -1.0), np.full(120, np.nan), np.zeros(120)])
 def test_invalid_sample_weights_are_rejected(weight: Any) -> None:
     with pytest.raises(InputError, match="sample_weight"):

@@ -52,13 +52,19 @@ def test_auto_trains_its_members_again(tmp_path: Path) -> None:
     assert np.array_equal(loaded.predict_proba(february), again.predict_proba(february))
 
 
-def test_a_class_that_is_absent_now_is_still_predicted() -> None:
+@pytest.mark.parametrize("method", ["erm", "trees"])
+def test_a_class_that_is_absent_now_is_still_predicted(method: str) -> None:
     january, (nodes, edges) = months()
-    first = canet.NodeClassifier("erm", **QUICK).fit(*january, label="label")
+    settings: dict[str, Any] = {**QUICK} if method == "erm" else {"undirected": True}
+    settings["class_weight"] = "balanced"
+    first = canet.NodeClassifier(method, **settings).fit(*january, label="label")
     nodes = nodes.assign(label="no")
-    model = canet.NodeClassifier("erm", **QUICK).fit(nodes, edges, label="label", warm_start=first)
+    second = canet.NodeClassifier(method, **settings)
+    model = second.fit(nodes, edges, label="label", warm_start=first)
     assert model.classes_.tolist() == ["no", "yes"]
     assert model.predict_proba((nodes, edges)).shape == (40, 2)
+    if method == "trees":
+        assert (model.predict((nodes, edges)) == "no").all()
 
 
 def test_other_models_and_classes_are_rejected() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cache
 from itertools import islice
@@ -44,6 +47,21 @@ def run(
 def alone() -> Fitted:
     """The choice of `few_models` with seed 0 in one process."""
     return run()
+
+
+@contextmanager
+def stopped_training(count: int) -> Iterator[None]:
+    """Stop, as Ctrl-C does, when another network than the first ones is trained."""
+    real, calls = Trainer.run_together, itertools.count()
+
+    def stopping(*args: Any, **options: Any) -> Any:
+        if next(calls) >= count:
+            raise KeyboardInterrupt
+        return real(*args, **options)
+
+    with pytest.MonkeyPatch.context() as change:
+        change.setattr(Trainer, "run_together", stopping)
+        yield
 
 
 def same(one: Fitted, other: Fitted) -> bool:
@@ -207,18 +225,9 @@ def test_what_is_held_out_changes_no_bit_of_a_training(recipe: Recipe) -> None:
 
 
 def test_a_choice_that_was_stopped_continues_to_the_same_bits(
-    few_models: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    few_models: None, tmp_path: Path
 ) -> None:
-    real, calls = Trainer.run_together, []
-
-    def stopping(*args: Any, **options: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return real(*args, **options)
-
-    monkeypatch.setattr(Trainer, "run_together", stopping)
-    with pytest.raises(KeyboardInterrupt):
+    with stopped_training(2), pytest.raises(KeyboardInterrupt):
         run(0, tmp_path / "half")
     assert (
         len(list((tmp_path / "half" / WORK_FOLDER).rglob("done"))) == 5 + 2
@@ -268,17 +277,24 @@ def test_a_time_limit_also_ends_a_training(
 
 
 def test_an_interrupted_choice_keeps_the_finished_models_if_asked(
-    few_models: None, monkeypatch: pytest.MonkeyPatch
+    few_models: None, tmp_path: Path
 ) -> None:
-    def stopping(*_: Any, **__: Any) -> Any:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Trainer, "run_together", stopping)
-    with pytest.raises(KeyboardInterrupt):
-        run()
-    with pytest.warns(InputWarning, match="stopped: 1 of 3 models were compared"):
-        found = run(keep_on_interrupt=True)
+    with stopped_training(0):
+        with pytest.raises(KeyboardInterrupt):
+            run()
+        with pytest.warns(InputWarning, match="stopped: 1 of 3 models were compared"):
+            found = run(0, tmp_path, keep_on_interrupt=True)
     assert [one.weight for one in found.candidates[:3]] == [1, 0, 0]
+    assert same(alone(), run(0, tmp_path))  # the next call trains the others
+
+
+def test_a_choice_continues_with_its_models_in_another_order(
+    few_models: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stopped_training(2), pytest.raises(KeyboardInterrupt):
+        run(0, tmp_path)
+    monkeypatch.setitem(PRESETS, "robust", (FEW[0], FEW[2], FEW[1]))  # as for another device
+    assert not any(one.note for one in run(0, tmp_path).candidates[:3])
 
 
 def test_a_choice_with_another_time_limit_is_another_run(few_models: None, tmp_path: Path) -> None:
@@ -291,7 +307,7 @@ def test_a_choice_with_another_time_limit_is_another_run(few_models: None, tmp_p
 def test_a_damaged_part_is_trained_again(file: str, few_models: None, tmp_path: Path) -> None:
     work = tmp_path / WORK_FOLDER
     list(islice(Auto(QUICK, Options("cpu")).try_all(Parts(small_task()), 0, work), 2))
-    damaged = work / "1" / "0" / "seed-0" / file
+    damaged = work / "erm-mlp" / "0" / "seed-0" / file
     damaged.write_bytes(damaged.read_bytes()[:-3] + b"   ")
     with pytest.warns(InputWarning, match="starts again"):
         assert same(run(0, tmp_path), alone())

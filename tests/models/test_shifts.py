@@ -37,6 +37,14 @@ def test_environments_are_held_out_and_groups_too() -> None:
     north = simulate_shifts(task)[0].task
     assert (north.data.environment[north.test_ood[HELD_OUT]] == 0).all()
     assert (north.data.environment[torch.cat([north.train, north.valid])] == 1).all()
+    unknown = torch.where(torch.arange(ALL) < 60, -1, environment)
+    assert names(with_columns(task, environment=unknown)) == names(task)
+
+
+def test_equal_rows_have_no_groups() -> None:
+    for width in (2, 40):
+        equal = {"x": torch.ones(ALL, width), "environment": torch.arange(ALL) % 2}
+        assert names(with_columns(small_task(), **equal)) == ["without 0", "without 1"]
 
 
 def test_many_environments_are_held_out_several_at_a_time() -> None:

@@ -135,6 +135,28 @@ def test_a_class_that_training_lacks_is_improbable_for_trees() -> None:
         assert right[task.train].double().mean() > 0.6
 
 
+def test_trees_need_one_validation_node_and_no_variance() -> None:
+    task = small_task()
+    one = replace(task, valid=task.valid[:1])
+    assert learner(Trees).run(one, {0: None})[0].result.scores["valid"] in (0, 1)
+    equal = with_columns(task, x=torch.ones(len(task.data.y), 100))
+    (fitted,) = learner(Trees).run(equal, {0: None})
+    assert fitted.logits(equal)["valid"].isfinite().all()
+
+
+@pytest.mark.parametrize("kind", [Linear, Trees])
+def test_the_default_precision_changes_nothing(kind: Any) -> None:
+    found, task = [], small_task()
+    for dtype in (torch.float32, torch.float64):
+        torch.set_default_dtype(dtype)
+        try:
+            (fitted,) = learner(kind).run(task, {0: None})
+        finally:
+            torch.set_default_dtype(torch.float32)
+        found.append(fitted.logits(task)["train"])
+    assert found[0].equal(found[1])
+
+
 def test_trees_read_missing_values_and_project_wide_features(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

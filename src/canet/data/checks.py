@@ -131,7 +131,7 @@ def check_edge_weights(edge_weight: object, num_edges: int) -> Tensor:
 
 
 def check_sample_weights(sample_weight: object, num_nodes: int, train: Tensor) -> Tensor:
-    """Return weights $[N]$ as float32, scaled to mean 1 on the training nodes."""
+    """Return weights $[N]$ as float32, scaled to mean 1 on the training nodes; 1 if unknown."""
     stored = as_tensor(sample_weight, "sample_weight")
     weights = as_column(stored, "sample_weight", num_nodes, "weight per node").double()
     used = weights[train]
@@ -139,7 +139,8 @@ def check_sample_weights(sample_weight: object, num_nodes: int, train: Tensor) -
         raise InputError(
             "sample_weight must be a finite number ≥ 0 for each training node, and > 0 for some"
         )
-    return (weights / used.mean()).nan_to_num(0.0).float()
+    is_known = weights.isfinite() & (weights >= 0)
+    return torch.where(is_known, weights / used.mean(), 1.0).float()
 
 
 def check_nodes(

@@ -279,7 +279,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         self.environments_seen_ = result.environments_seen
         self.findings_ = result.findings
         self._set_encoding(opened.get("encoding"))
-        self.data_ = describe_data(task)
+        self.data_ = describe_data(task, seed)
         # A model for a ranking need not predict both classes: a temperature cannot correct that.
         with_bias = weights is not None or METRICS[self.metric].ranks
         self.calibration_ = reference.calibrate(with_bias)
@@ -304,8 +304,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         right class, over the validation nodes and each held-out part. `validation` and `held_out`
         are scores between 0 and 1, and so is one column for each held-out part. `seconds` is the
         time of all trainings. A `note` is a remark, such as why a model has no scores. The last
-        rows are the average, the model with the largest weight, and always answering the largest
-        class.
+        rows: the average, the model with the largest weight, always answering the largest class.
         """
         rows = self.leaderboard_rows()
         try:

@@ -107,7 +107,10 @@ def class_weights(class_weight: object, classes: np.ndarray, y: Tensor) -> Tenso
     if class_weight is None:
         return None
     try:
-        weights = compute_class_weight(class_weight, classes=classes, y=classes[y.numpy()])
+        # A model that continues may know classes that these labels do not have.
+        seen = y.unique().numpy() if isinstance(class_weight, str) else np.arange(len(classes))
+        weights, labels = np.ones(len(classes)), classes[y.numpy()]
+        weights[seen] = compute_class_weight(class_weight, classes=classes[seen], y=labels)
         tensor = torch.tensor(weights, dtype=torch.float32)
     except (ValueError, TypeError) as error:
         raise InputError(
@@ -139,10 +142,10 @@ def warn_scales(task: ShiftTask) -> None:
         )
 
 
-def describe_data(task: ShiftTask) -> dict[str, Any]:
-    """Return the size of the training data, the id of its largest class and its digest."""
+def describe_data(task: ShiftTask, seed: int) -> dict[str, Any]:
+    """Return the size of the training data, the id of its largest class, its digest and a seed."""
     sizes = {"train": task.train, "valid": task.valid, "test": task.test_id}
     counts = {name: nodes.numel() for name, nodes in sizes.items()}
     about = {"nodes": task.num_nodes, "edges": task.num_edges}
     about["largest_class"] = int(task.data.y[task.train].bincount().argmax())
-    return {**about, **counts, "digest": task.digest.short}
+    return {**about, **counts, "digest": task.digest.short, "seed": seed}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from canet.data.graph import UserGraph
 from canet.data.graph_data import GraphLike
 from canet.errors import InputError
@@ -24,7 +22,7 @@ def held_out_score(model: NodeClassifier, data: GraphLike | None) -> float | Non
         return None
     if data is None:
         raise InputError("held_out needs the training graph: pass data (--training)")
-    seed = int(model.random_state) if isinstance(model.random_state, int | np.integer) else 0
+    seed = model.data_["seed"]
     names = ("train", "valid", "environment", "time", "sample_weight", "batch")
     columns = {**dict.fromkeys(names), "without": model.left_out_}
     decide = planner(vars(model), model._settings())
@@ -33,10 +31,10 @@ def held_out_score(model: NodeClassifier, data: GraphLike | None) -> float | Non
         opened = model.open_graph(opened)
     prepared, user, _ = training_data(model, opened, columns, seed)
     task = user.task
-    if describe_data(task)["digest"] != model.data_["digest"]:
+    if describe_data(task, seed)["digest"] != model.data_["digest"]:
         raise InputError(
             "held_out needs the training graph, but data has other nodes, columns or splits: pass "
-            "the graph that was passed to fit, with its masks"
+            "the graph that was passed to fit, with all arguments of fit as its attributes"
         )
     weights = class_weights(model.class_weight, user.classes, task.data.y[task.train])
     options = Options(model.device, class_weight=weights)

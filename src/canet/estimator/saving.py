@@ -40,7 +40,7 @@ def save_classifier(model: Any, folder: Path, keep_reference: bool, overwrite: b
     params = model.get_params() | names | {"checkpoints": None, "callbacks": None, "verbose": 0}
     params["device"] = str(model.device)
     if isinstance(model.class_weight, dict):
-        params["class_weight"] = [[_plain(k), v] for k, v in model.class_weight.items()]
+        params["class_weight"] = [[_plain(k), float(v)] for k, v in model.class_weight.items()]
     if not isinstance(model.random_state, int | np.integer | None):
         params["random_state"] = None
     file = ModelFile(

@@ -138,6 +138,7 @@ class Auto(Learner):
             warn_user(f"{left_out[-1].failure}: {compared}")
         average = average_of(parts, tried)
         average.epochs = sum(one.epochs for one in tried)
+        average.is_complete = all(one.failure != STOPPED for one in tried)
         return average.to(self.device)
 
     @property
@@ -258,7 +259,7 @@ class Auto(Learner):
         finished = {
             i
             for i in range(1, count)
-            if all(_is_finished(_folder(work, i, part, seed)) for part in numbers)
+            if all(_is_finished(_folder(work, recipes[i], part, seed)) for part in numbers)
         }
         due = (i for i in range(1, count) if time.time() < self.options.deadline)
         shared, new = (self, parts, seed), ((i, recipes[i]) for i in due if i not in finished)
@@ -289,7 +290,7 @@ class Auto(Learner):
         """Train a model of the preset on all training nodes, and without each held-out part."""
         tried, chosen = Tried(recipe.name), dict[str, Any]()
         for done, (part, task) in enumerate(parts.tasks.items(), 1):
-            folder = work and _folder(work, number, parts.numbers[part], seed)
+            folder = work and _folder(work, recipe, parts.numbers[part], seed)
             try:
                 learner = self._learner(recipe, number, part, chosen)
                 learner.options.check_time()
@@ -378,9 +379,9 @@ def average_of(parts: Parts, tried: Sequence[Tried]) -> Average:
     return average
 
 
-def _folder(work: Path, model: int, part: int, seed: int) -> Path:
-    """Return the run folder of one training."""
-    return work / str(model) / str(part) / f"seed-{seed}"
+def _folder(work: Path, recipe: Recipe, part: int, seed: int) -> Path:
+    """Return the run folder of one training; another device has another order of models."""
+    return work / recipe.name / str(part) / f"seed-{seed}"
 
 
 def _is_finished(folder: Path) -> bool:

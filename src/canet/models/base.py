@@ -33,7 +33,7 @@ from canet.util.colour import Colour
 from canet.util.devices import device_name, pick_device
 from canet.util.jobs import Pool
 from canet.util.seeds import checked_seed
-from canet.util.torch_state import limited_threads, seeded
+from canet.util.torch_state import limited_threads, seeded, single_precision
 
 WORK_FOLDER = ".work"
 """Folder of what an unfinished run has finished."""
@@ -58,6 +58,7 @@ class Fitted(ABC):
         sizes: Numbers of features D and classes C, if they are known.
         num_hops: Number of hops from which a prediction reads neighbours.
         epochs: Number of epochs of the training; 0 if there are none.
+        is_complete: Whether the training was not stopped early by the user.
         candidates: The models that were compared to choose this one; empty if there was no choice.
         result: Scores, timing and versions of the training run, if there was one.
         history: Loss and scores of every epoch; empty if there are no epochs.
@@ -69,6 +70,7 @@ class Fitted(ABC):
     sizes: tuple[int, int] | None = None
     num_hops: int = 2
     epochs: int = 0
+    is_complete: bool = True
     candidates: Sequence[Candidate] = ()
     result: RunResult | None = None
     history: Mapping[str, list[float]] = {}  # never changed
@@ -248,7 +250,7 @@ class Learner(ABC):
             if run_folder.finished:
                 shutil.rmtree(work, ignore_errors=True)
                 return self.load(task, run_folder)
-        with limited_threads(self.options.threads):
+        with limited_threads(self.options.threads), single_precision():
             fitted = self.fit(task, seed, initial=initial, work=work, on_progress=on_progress)
             scores = self.scores(task, fitted)
         about, tensors = fitted.state()
@@ -266,7 +268,7 @@ class Learner(ABC):
             candidates=list(fitted.candidates),
             model=about,
         )
-        if run_folder and work:
+        if run_folder and work and fitted.is_complete:
             run_folder.finish(tensors, {}, fitted.result)
             shutil.rmtree(work, ignore_errors=True)
         return fitted

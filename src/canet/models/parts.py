@@ -7,6 +7,7 @@ from dataclasses import replace
 from statistics import mean
 
 import numpy as np
+import torch
 from scipy.special import softmax
 from torch import Tensor
 from torch.nn import functional as F
@@ -47,8 +48,12 @@ class Parts:
         self, task: ShiftTask, class_weight: Tensor | None = None, sampled: bool = False
     ) -> None:
         self.class_weight = class_weight
-        held_out = {shift.name: shift.task for shift in simulate_shifts(task)}
-        self.tasks: dict[str, ShiftTask] = {VALID: task, **held_out}
+        self.tasks: dict[str, ShiftTask] = {VALID: task}
+        for name, one in simulate_shifts(task):
+            sets = one.train, one.test_ood[HELD_OUT]
+            if all(node_weights(one, nodes, class_weight).any() for nodes in sets):
+                name += " (2)" * (name in self.tasks)  # an environment is named like a group
+                self.tasks[name] = one
         if sampled:
             self.tasks = {part: _sampled(one) for part, one in self.tasks.items()}
             share_graph(self.tasks[VALID], task_graph(task, hidden=False))
@@ -74,6 +79,7 @@ class Parts:
     def _likelihood(self, part: str, logits: Logits) -> float:
         task, nodes = self.tasks[part], self.nodes(part)
         weight = node_weights(task, nodes, self.class_weight).double()
+        weight = weight if weight.any() else torch.ones_like(weight)
         lost = F.cross_entropy(logits[part].double(), task.data.y[nodes], reduction="none")
         return -float(weight @ lost / weight.sum())
 

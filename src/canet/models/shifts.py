@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,8 +39,7 @@ Part = tuple[str, Tensor]
 """Name of a part and mask $[N]$ of its nodes."""
 
 
-@dataclass(frozen=True)
-class SimulatedShift:
+class SimulatedShift(NamedTuple):
     """A part of the training data that is held out.
 
     Args:
@@ -151,6 +150,7 @@ def hold_out(task: ShiftTask, mask: Tensor, name: str) -> SimulatedShift | None:
 def _environments(task: ShiftTask) -> Iterator[Part]:
     if task.has_environments:
         ids, names = task.training_environments(), task.environments
+        ids = ids[ids >= 0]  # others are unknown
         labels = [names[i] if i < len(names) else str(i) for i in ids.tolist()]
         yield from _each(task.data.environment, ids, labels)
 
@@ -185,6 +185,8 @@ def _groups(task: ShiftTask) -> Iterator[Part]:
     known = sample_nodes(labelled, MAX_ROWS).sort().values.numpy()
     project, y = _components(task.data.x, known), task.data.y.numpy()
     classes, z = np.unique(y[known]), project(known)
+    if not np.ptp(z, axis=0).any():
+        return  # equal rows
     means = np.stack([z[y[known] == c].mean(axis=0) for c in classes])
     label = np.full(task.num_nodes, -1, dtype=np.int32)
     label[known] = np.searchsorted(classes, y[known])
@@ -208,14 +210,15 @@ def _groups(task: ShiftTask) -> Iterator[Part]:
 def _components(x: Tensor, rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """Return the projection of rows of features $[N, D]$ on the principal components of some rows.
 
-    Features with few columns or rows are not projected.
+    Features with few columns or rows, or with equal rows, are not projected.
     """
     from sklearn.decomposition import PCA
 
     is_sparse = x.layout == torch.sparse_csr
     values: Any = to_scipy(x) if is_sparse else x.numpy()
     known = values[rows].astype(np.float64)
-    if min(known.shape) <= NUM_COMPONENTS:
+    is_constant = not (known.max(axis=0) - known.min(axis=0)).sum()
+    if min(known.shape) <= NUM_COMPONENTS or is_constant:
         return lambda rows: (values[rows].toarray() if is_sparse else values[rows]).astype(float)
     pca = PCA(NUM_COMPONENTS, svd_solver="arpack", random_state=0).fit(known)
     return lambda rows: np.asarray(pca.transform(values[rows].astype(np.float64)))

@@ -180,12 +180,14 @@ class Trees(Learner):
         work: Path | None = None,
         on_progress: Progress | None = None,
     ) -> Fitted:
-        graph, y = training_graph(task), task.data.y.numpy()
+        graph, y = training_graph(task), task.data.y
         marks = task.data.get("marks", torch.empty(0, 2, dtype=torch.long))
         most = min(MAX_ROWS, MAX_LABELS // task.num_classes)
         train = training_rows(task, self.name, 3 * task.num_features, most)
-        known = np.unique(y[train])
-        valid = task.valid[np.isin(y[task.valid], known)]  # held-out parts may have all of a class
+        known = y[train].unique()
+        valid = task.valid[
+            torch.isin(y[task.valid], known)
+        ]  # held-out parts may have all of a class
         valid = valid if valid.numel() else train
         observed = sample_nodes(task.observed(), MAX_SCORED if graph.in_pieces else task.num_nodes)
         components = _components(graph.user_graph.x, observed, seed)
@@ -207,20 +209,23 @@ class Trees(Learner):
         with limited_threads(1):  # more threads hardly help, and are much slower on a busy machine
             model.fit(
                 x,
-                y[train],
+                y[train].numpy(),
                 sample_weight=weight if is_weighted else None,
                 X_val=valid_x,
-                y_val=y[valid],
+                y_val=y[valid].numpy(),
             )
         trees = [tree.nodes for step in model._predictors for tree in step]
         sizes = torch.tensor([len(nodes) for nodes in trees])
         joined = np.concatenate(trees)  # a threshold between all values and missing ones is inf
         np.minimum(joined["num_threshold"], sys.float_info.max, out=joined["num_threshold"])
         parts = {name: torch.from_numpy(joined[name].astype(kind)) for name, kind in FIELDS.items()}
-        classes = torch.from_numpy(known[1:] if len(known) == 2 else known)
+        classes = known[1:] if len(known) == 2 else known
         baseline = torch.full((task.num_classes,), -math.log(len(y) + 1), dtype=torch.double)
         baseline[known[0]] = 0.0
-        baseline[classes] = torch.from_numpy(np.ravel(model._baseline_prediction))
+        if len(known) == 1:  # a model that continues: the trees are those of another class
+            parts["value"].zero_()
+        else:
+            baseline[classes] = torch.from_numpy(np.ravel(model._baseline_prediction))
         starts, about = sizes.cumsum(0) - sizes, (task.num_features, components, baseline)
         return FittedTrees(self.settings, *about, parts, starts, classes, marks.clone())
 
@@ -284,5 +289,6 @@ def _components(x: Tensor, nodes: Tensor, seed: int) -> Tensor | None:
         return None
     values = to_scipy(x) if x.layout == torch.sparse_csr else x.numpy()
     rows = values[nodes.numpy()].astype(np.float32)
-    found = TruncatedSVD(MAX_COLUMNS, random_state=seed).fit(rows)
+    with np.errstate(divide="ignore", invalid="ignore"):  # equal rows have no variance
+        found = TruncatedSVD(MAX_COLUMNS, random_state=seed).fit(rows)
     return torch.from_numpy(np.ascontiguousarray(found.components_, dtype=np.float32))

@@ -43,7 +43,9 @@ class Cluster:
     remote = True
 
     def __init__(self, address: str, size: int, device: str) -> None:
-        _connect(address)
+        self._connects = not ray.is_initialized()  # else the connection is the caller's
+        if self._connects:
+            _connect(address)
         resources = ray.cluster_resources()
         gpus = 0 if device == "cpu" else int(resources.get("GPU", 0))
         self.size = size if size > 1 else max(1, gpus or int(resources.get("CPU", 1)))
@@ -67,7 +69,8 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        ray.shutdown()
+        if self._connects:
+            ray.shutdown()
 
 
 def _connect(address: str) -> None:
