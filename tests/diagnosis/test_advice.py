@@ -37,7 +37,7 @@ def near(value: float, width: float = 0.001) -> Estimate:
 
 
 SCORE = ExpectedScore(
-    "accuracy", "held_out", VALID, 0.8, 1.0, VALID, VALID, VALID, BASE, nan, 100, None
+    "accuracy", "held_out", VALID, 0.8, 1.0, VALID, VALID, VALID, VALID, BASE, nan, 100, None
 )
 SWAP = RenamedClasses(near(0.2), near(0.9), {0: 1, 1: 0})
 DEGREES = Part("degrees", 0.5, "", 0.0, before=4.0, after=1.0)
@@ -68,6 +68,7 @@ def test_without_findings_the_model_is_used(calm: Found) -> None:
         ({"actual": near(VALID - LARGE_LOSS - 0.01)}, STOP, "lost 11 points"),
         ({"actual": near(VALID - MIN_LOSS - 0.01)}, CHECK_MEASURED, "lost 6 points"),
         ({"actual": near(VALID - MIN_LOSS - 0.01, 0.05)}, USE, ""),  # within the sampling error
+        ({"actual": near(0.75), "validation_low": 0.7}, USE, ""),  # few validation nodes
         (
             {"value": LOST, "held_out": 0.7},
             CHECK,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,21 @@ def test_without_batches_a_store_is_a_graph_in_memory(store: GraphStore) -> None
     assert quick.predict_proba(store) == pytest.approx(quick.predict_proba(store.load()), abs=1e-5)
     with pytest.raises(InputError, match="environments"):
         found.environments(store)
+
+
+def test_edges_in_one_direction_do_not_fit_an_undirected_model(
+    tmp_path: Path, store: GraphStore
+) -> None:
+    with GraphStoreWriter(tmp_path / "one way", num_nodes=3) as writer:
+        writer.add_edges([0, 1], [1, 2])
+        writer.add_features(np.zeros((3, store.num_features), np.float32))
+    model, other = NodeClassifier("linear", undirected=True), GraphStore(tmp_path / "one way")
+    with pytest.raises(InputError, match="none back"):
+        model.fit(other)
+    model.fit(store.load())
+    for use in (model.predict, partial(canet.diagnose, model)):
+        with pytest.raises(InputError, match="none back"):
+            use(other)
 
 
 def test_training_continues_on_another_store(tmp_path: Path, model: NodeClassifier) -> None:

@@ -73,6 +73,9 @@ def test_compare_prints_a_table_and_writes_a_report(place: Path) -> None:
     means = [one["scores"]["test_ood"]["test"]["mean"] for one in content]
     assert means == sorted(means, reverse=True)
     assert all(len(one["seeds"]) == 2 for one in content)
+    again = json.loads(call(place, "evaluate", "comparison", "--json").out)
+    assert len(again) == 4
+    assert not any("differences" in one for one in again)
 
 
 def test_compare_rejects_unknown_names_before_it_trains(place: Path) -> None:

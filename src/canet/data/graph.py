@@ -112,7 +112,7 @@ def read_user_graph(
         if without:
             raise InputError("no column of a graph store is left out: pass GraphStore(path).load()")
         if undirected:
-            _check_both_ways(data.csr, data.store.path)
+            check_both_ways(data.csr, data.store.path)
         return UserGraph(data.x, csr=data.csr, node_id=data.node_id)
     x = check_features(data.get("x"), without)
     if x.layout == torch.strided and np.count_nonzero(x) <= MAX_NONZERO_SHARE * x.numel():
@@ -179,7 +179,7 @@ def warn_one_way(edge_index: Tensor) -> None:
         )
 
 
-def _check_both_ways(csr: Csr, path: object) -> None:
+def check_both_ways(csr: Csr, path: object) -> None:
     """Reject edges in one direction for a model that uses both; some edges are looked up."""
     rowptr, neighbours = csr.rowptr.numpy(), csr.col.numpy()
     if not len(neighbours):

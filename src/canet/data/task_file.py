@@ -52,7 +52,10 @@ def read_task(folder: Path | None) -> ShiftTask:
     """Read the task that `write_task` wrote."""
     path = (folder or Path()) / TASK_FILE
     if not path.exists():
-        raise MissingFileError(f"'{path}' does not exist: run the command on the graph again")
+        raise MissingFileError(
+            f"'{path}' does not exist: pass its folder (--data-root), or run the command on the "
+            "graph again"
+        )
     data = read_columns(path, ReadOptions())
     return comparison_task(data, read_metric(folder))
 

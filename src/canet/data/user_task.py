@@ -116,7 +116,8 @@ def user_task(
         environments = check_labels(groups, n, "environment")
         names = tuple(map(str, environments.names))
         columns["environment"] = torch.from_numpy(environments.codes.astype(np.int64))
-        _warn_if_many("environments", len(names), splits["train"].numel())
+        own = columns["environment"][splits["train"]]
+        _warn_if_many("environments", own.unique().numel(), own.numel())
     if stamps is not None:
         columns["time"] = torch.from_numpy(stamps)
     weights = data.get("sample_weight") if sample_weight is None else sample_weight

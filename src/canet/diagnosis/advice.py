@@ -93,7 +93,8 @@ def _about_score(model: ModelSummary, expected: ExpectedScore) -> Iterator[Findi
             "label better.",
             STOP,
         )
-    if actual and not expected.renamed and actual.high < expected.validation - MIN_LOSS:
+    kept = min(expected.validation - MIN_LOSS, expected.validation_low)
+    if actual and not expected.renamed and actual.high < kept:
         lost = expected.validation - actual.value
         yield Finding(
             f"It has lost {percent(lost)} points since the validation nodes "

@@ -86,9 +86,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         ray: Address of a Ray cluster on which `auto` trains, or `auto` for a running one.
         checkpoints: Folder for checkpoints. If `fit` is interrupted, the next call with the same
             folder continues. Delete it after saving the model.
-        threads: Number of CPU threads; the last bits of a model depend on it. None: one per 1,000
-            nodes, at most torch's default; one with `n_jobs`. On a GPU: torch's default in batches,
-            else a quarter of it.
+        threads: CPU threads, on which the last bits of a model depend. None: one per 1,000 nodes,
+            at most torch's default; one with `n_jobs`; on a GPU a quarter of it, in batches all.
         device: `auto` (a GPU if there is one), or a device of torch, such as `cpu` or `cuda:1`.
         random_state: Seed of training and of a random validation set.
         verbose: 1 shows a progress bar, 0 shows nothing.
@@ -248,7 +247,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         if warm_start is not None:
             self._check_earlier(warm_start)
         decide = planner(vars(self), settings)
-        (opened, plan), seed = graph_to_fit(data, columns, arrays, decide, warm_start), self._seed()
+        how_read = columns, arrays, decide, self.undirected, warm_start
+        (opened, plan), seed = graph_to_fit(data, *how_read), self._seed()
         with fit_display("checking", quiet=not self.verbose) as display:
             prepared, user, left_out = training_data(self, opened, arrays, seed, warm_start)
             task, plan = user.task, plan or decide(prepared.user_graph)

@@ -12,7 +12,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
 from canet.data.checks import check_columns
-from canet.data.graph import UserGraph, warn_one_way
+from canet.data.graph import UserGraph, check_both_ways, warn_one_way
 from canet.data.graph_data import GraphLike, GraphObject, is_graph
 from canet.data.graph_files import ReadOptions, read_columns, read_graph
 from canet.data.task import ShiftTask
@@ -41,13 +41,15 @@ def graph_to_fit(
     columns: dict[str, Any],
     arrays: dict[str, Any],
     decide: Callable[[UserGraph], Plan],
+    undirected: bool | None = None,
     earlier: Any = None,
 ) -> tuple[GraphObject, Plan | None]:
     """Return a PyG `Data` unchanged; read any other graph with the arguments of `read_graph`.
 
     The plan that `decide` returns for a graph store is the second result: whether it is loaded.
     The graph gets the feature columns of an `earlier` model whose training continues. `arrays` are
-    other arguments of `fit` about the graph.
+    other arguments of `fit` about the graph. If the model is `undirected`, a store must have edges
+    in both directions.
     """
     for name in columns:
         check_name("argument", name, sorted(READ_ARGUMENTS))
@@ -68,6 +70,8 @@ def graph_to_fit(
         encoding = None if earlier is None else earlier.encoding_
         place = data if edges is None else (data, edges)
         opened = read_columns(place, ReadOptions.of(**columns), encoding, in_memory=False)
+    if "csr" in opened and undirected:
+        check_both_ways(opened.csr, opened.store.path)
     plan = decide(UserGraph(opened.x, csr=opened.csr)) if "csr" in opened else None
     if plan is not None and plan.loads:
         opened = opened.store.load()

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from canet.data.graph import match_classes
+from canet.data.graph import check_both_ways, match_classes
 from canet.data.graph_data import Column, GraphLike, GraphObject, NodeSet, is_graph
 from canet.data.graph_files import ReadOptions, read_columns
 from canet.data.graph_files.encoding import Encoding
@@ -58,6 +58,8 @@ class PredictionMixin:
         """
         check_is_fitted(self)
         if is_graph(data) and in_memory and "csr" in data:
+            if self.undirected:
+                check_both_ways(data.csr, data.store.path)
             data = data.store
         given: GraphObject
         if is_graph(data):

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from canet.data import load_task
+from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.task import ShiftTask
+from canet.data.task_file import TASK_FILE
 from canet.models import Learner, Network, Options, describe_method, get_learner
 from canet.settings import override
 from canet.store import RunConfig, RunFolder, find_runs
@@ -42,6 +44,9 @@ def _evaluate(folders: list[RunFolder], device: str, data_root: Path | None) -> 
     """Return the summary of runs that differ only in their seed."""
     results = [folder.read_result() for folder in folders]
     config = folders[0].read_config()
+    if config.task == USER_GRAPH and data_root is None:  # the folder of `canet compare`
+        parents = folders[0].path.absolute().parents
+        data_root = next((p for p in parents if (p / TASK_FILE).exists()), None)
     task, learner = load_task_of(config, data_root), open_learner(config, device)
     runs, differences = [], []
     hardware = device_name(learner.device, config.threads), versions()["torch"]

@@ -43,6 +43,13 @@ def test_empty_booleans_and_dates_are_filled_and_marked(tmp_path: Path) -> None:
     assert "vip (1), joined (1)" in notes
 
 
+def test_empty_columns_are_no_features(tmp_path: Path) -> None:
+    nodes = "a,none,label\n1,,x\n2,,y\n"
+    graph = read_graph(write_folder(tmp_path, nodes, EDGES), label="label")
+    assert graph.encoding.names == ["a"]
+    assert graph.x[:, 0].tolist() == [-1, 1]
+
+
 def test_formatted_numbers_and_words_for_empty_cells_are_read(tmp_path: Path) -> None:
     text = 'income,rate,old\n"51,371",4.5%,NA\n"$1,048,576",n/a,true\n-7,10%,false\n'
     graph = read_graph(write_folder(tmp_path, text, EDGES))

@@ -108,6 +108,9 @@ def test_the_baseline_is_the_score_of_the_same_answer_for_every_node(
         assert replace(found, value=value).is_hardly_better == (lead < 1)
     swapped = expected_score(VALID[:, ::-1], 1 - Y, NEW[:, ::-1], metric=metric, rarer=0)
     assert (swapped.baseline, swapped.share) == pytest.approx((found.baseline, found.share), 1e-3)
+    truth = (np.arange(len(NEW)) % 3 > 0).astype(int)
+    found = expected_score(VALID, Y, NEW, truth, metric=metric, rarer=1, largest=1)
+    assert found.baseline == pytest.approx(function(truth, np.ones(len(truth))))
 
 
 def test_the_held_out_score_is_given_or_that_of_the_average() -> None:

@@ -196,6 +196,8 @@ def _same_groups(column: pa.ChunkedArray, label: pa.ChunkedArray) -> bool:
     for rows in (FIRST_ROWS, len(column)):  # the first rows rule most columns out
         both = {"column": column.slice(0, rows), "label": label.slice(0, rows)}
         pairs = pa.table(both).drop_null()
+        if not pairs.num_rows:
+            return False
         counts = [pc.count_distinct(pairs[name]).as_py() for name in both]
         if counts[0] != counts[1] or counts[0] > pairs.num_rows / 2:
             return False

@@ -70,11 +70,13 @@ class ExpectedScore:
     low: float
     high: float
     validation: float  # the metric on validation nodes
+    validation_low: float  # low end of its interval
     # Mean over held-out parts of the training data, predicted by a model that was trained without
     # them; NaN if unknown.
     held_out: float
     confidence: float  # the metric if labels are drawn from the calibrated probabilities
-    baseline: float  # the metric on validation nodes for the same answer everywhere
+    # The metric for the same answer everywhere, on new nodes with labels, else on validation nodes.
+    baseline: float
     share: float  # assumed share of the class that is rarer in training; NaN with more classes
     nodes: int  # number of new nodes
     actual: Estimate | None  # the metric on the labelled new nodes; None if it is undefined
@@ -117,6 +119,7 @@ def compute(context: Context) -> ExpectedScore | None:
         is_auto=AVERAGE in named and context.held_out is None,
         metric=metric.name,
         rarer=context.model.calibration_.positive,
+        largest=int(reference.train_label_counts.argmax()),
     )
 
 
@@ -130,6 +133,7 @@ def expected_score(
     is_auto: bool = False,
     metric: str = "accuracy",
     rarer: int | None = None,
+    largest: int | None = None,
 ) -> ExpectedScore:
     """Estimate the score on new nodes from their logits and from labelled nodes of training.
 
@@ -142,12 +146,14 @@ def expected_score(
         valid_logits: $[v, C]$, up to a constant per node. All arguments may be arrays or tensors.
         valid_y: Class indices $[v]$.
         new_logits: $[n, C]$, up to a constant per node.
-        new_y: Class indices $[n]$, -1 without a label; only used for `actual` and `renamed`.
+        new_y: Class indices $[n]$, -1 without a label; only used for `actual`, `baseline` and
+            `renamed`.
         held_out: Score on held-out parts of the training data; NaN: unknown.
         is_auto: Whether the model is the average of `auto`, whose estimates are better.
         metric: Name of a metric.
         rarer: The rarer of two classes in training, for average precision and `share`; None:
             the second class.
+        largest: The largest class in training, for `baseline`; None: in `valid_y`.
     """
     valid, new = (_array(part).astype(float) for part in (valid_logits, new_logits))
     y = _array(valid_y)
@@ -161,14 +167,18 @@ def expected_score(
         calibration = Calibration.fit_with_bias(valid, y)
     probabilities = softmax(calibration.apply(new), axis=1)
     confidence = float(scorer.pseudo_values(new, probabilities).mean())
-    validation = float(scorer.pseudo_values(valid, y).mean())
+    validation, before = float(scorer.pseudo_values(valid, y).mean()), score(scorer, valid, y)
+    assert before is not None
+    labelled = new[known], labels[known]
+    actual = score(scorer, *labelled)
     source: Source = "auto" if is_known and is_auto else "held_out" if is_known else "confidence"
     low, centre, high = ERRORS[KINDS[metric], source]
     estimate = (confidence + held_out) / 2 if is_known else confidence
     value = float(np.clip(estimate + centre, 0, validation))
     positive = 1 if rarer is None else rarer
-    answer = np.zeros_like(valid)
-    answer[:, np.bincount(y).argmax()] = 1
+    nodes, truth = labelled if actual else (valid, y)
+    answer = np.zeros_like(nodes)
+    answer[:, np.bincount(y).argmax() if largest is None else largest] = 1
     return ExpectedScore(
         metric=metric,
         source=source,
@@ -176,12 +186,13 @@ def expected_score(
         low=float(np.clip(estimate + low, 0, value)),
         high=float(np.clip(estimate + high, value, 1)),
         validation=validation,
+        validation_low=before.low,
         held_out=held_out,
         confidence=confidence,
-        baseline=float(scorer.pseudo_values(answer, y).mean()),
+        baseline=float(scorer.pseudo_values(answer, truth).mean()),
         share=float(probabilities[:, positive].mean()) if valid.shape[1] == 2 else math.nan,
         nodes=len(new),
-        actual=score(scorer, new[known], labels[known]),
+        actual=actual,
         renamed=find_renamed_classes(new.argmax(axis=1)[known], labels[known], new.shape[1]),
     )
 
