@@ -124,11 +124,10 @@ def _show_task(d: TaskDescription) -> None:
     nodes, edges, classes, features = d.statistics
     copies = f" in each of {d.domains} domains" if d.domains > 1 else ""
     added = f" and {d.spurious} spurious ones" if d.spurious else ""
-    counted = "counted" if d.state == "present" else "as published"
     print(f"{d.name}: {d.description}")
     print(f"{nodes:,} nodes, {edges:,} edges{copies}")
     print(f"{classes} classes, {features:,} features{added}")
-    print(f"({counted}); shift: {d.shift}; metric: {METRICS[d.metric].label}")
+    print(f"shift: {d.shift}; metric: {METRICS[d.metric].label}")
     print(f"protocols: {', '.join(d.protocols)}")
     if d.features:
         print(f"other features: {', '.join(d.features)}")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -76,87 +74,49 @@ def mean_matching_weights(
 def _minimise(discrepancy: Discrepancy, classes: np.ndarray, low: float, high: float) -> np.ndarray:
     """Primal-dual interior point method with Mehrotra's predictor-corrector steps.
 
-    It starts with weights of one, which satisfy every constraint, and stops when the duality gap
-    and the residual are below `TOLERANCE` times the discrepancy.
+    The optimality conditions, with positive u and v and the classes as the rows of A $[C, n]$, are
+
+        Q β − c − Aᵀ y − u + v = 0,   A β = A 1,   (β − low) u = (high − β) v = 0.
+
+    If the first two hold, the objective exceeds its minimum by at most the gap, the sum of the
+    products in the third. The start are weights of one, which satisfy every constraint. The end is
+    when the gap and the residual are below `TOLERANCE` times the discrepancy.
     """
+    from scipy.linalg import cho_factor, cho_solve
+
     n = len(discrepancy.linear)
     beta, y = np.ones(n), np.zeros(len(classes))
     slope = np.abs(discrepancy.quadratic @ beta - discrepancy.linear).max()
     u = v = np.full(n, slope + ZERO / n)
     for _ in range(MAX_STEPS):
-        point = _Conditions(discrepancy, classes, low, high, beta, y, u, v)
+        above, below = beta - low, high - beta
+        residual = discrepancy.quadratic @ beta - discrepancy.linear - classes.T @ y - u + v
+        gap = float(above @ u + below @ v)
         allowed = TOLERANCE * max(discrepancy(beta), ZERO)
-        if point.gap <= allowed and np.abs(point.residual).sum() * (high - low) <= allowed:
+        if gap <= allowed and np.abs(residual).sum() * (high - low) <= allowed:
             return beta
-        to_beta, _, to_u, to_v = point.solve(-point.above * u, -point.below * v)
-        share = point.max_step(to_beta, to_u, to_v)
-        ahead = (point.above + share * to_beta) @ (u + share * to_u)
-        ahead += (point.below - share * to_beta) @ (v + share * to_v)
-        mu = (ahead / point.gap) ** 3 * point.gap / (2 * n)
-        to_beta, to_y, to_u, to_v = point.solve(
-            mu - point.above * u - to_beta * to_u, mu - point.below * v + to_beta * to_v
-        )
-        share = 0.99 * point.max_step(to_beta, to_u, to_v)
+        factor = cho_factor(discrepancy.quadratic + np.diag(u / above + v / below))
+        inner = cho_factor(classes @ cho_solve(factor, classes.T))
+        change_u, change_v = -above * u, -below * v  # of the products
+        for is_prediction in (True, False):
+            right = change_u / above - change_v / below - residual
+            missing = classes @ (1 - beta) - classes @ cho_solve(factor, right)
+            to_y = cho_solve(inner, missing)
+            to_beta = cho_solve(factor, right + classes.T @ to_y)
+            to_u, to_v = (change_u - u * to_beta) / above, (change_v + v * to_beta) / below
+            steps = ((above, to_beta), (below, -to_beta), (u, to_u), (v, to_v))
+            shrink = max(float((-change / value).max()) for value, change in steps)
+            share = min(1.0, 1 / shrink) if shrink > 0 else 1.0  # keeps all variables positive
+            if is_prediction:
+                ahead = (above + share * to_beta) @ (u + share * to_u)
+                ahead += (below - share * to_beta) @ (v + share * to_v)
+                mu = (ahead / gap) ** 3 * gap / (2 * n)
+                change_u = mu - above * u - to_beta * to_u
+                change_v = mu - below * v + to_beta * to_v
+        share *= 0.99
         beta, y = beta + share * to_beta, y + share * to_y
         u, v = u + share * to_u, v + share * to_v
     raise CanetError(
         f"kernel mean matching did not converge in {MAX_STEPS} steps: use a smaller min_weight or "
         "a larger max_weight"
     )
-
-
-@dataclass(eq=False)
-class _Conditions:
-    """The optimality conditions at a point, and Newton steps towards their solution,
-
-        Q β − c − Aᵀ y − u + v = 0,   A β = A 1,   (β − low) u = (high − β) v = 0.
-
-    If the first two hold, the objective exceeds its minimum by at most the gap, the sum of the
-    products in the third. The rows of A $[C, n]$ are the classes. u and v stay positive.
-    """
-
-    discrepancy: Discrepancy
-    classes: np.ndarray
-    low: float
-    high: float
-    beta: np.ndarray
-    y: np.ndarray
-    u: np.ndarray
-    v: np.ndarray
-
-    def __post_init__(self) -> None:
-        self.above, self.below = self.beta - self.low, self.high - self.beta
-        self.residual = self.discrepancy.quadratic @ self.beta - self.discrepancy.linear
-        self.residual = self.residual - self.classes.T @ self.y - self.u + self.v
-        self.missing = self.classes @ (1 - self.beta)
-        self.gap = float(self.above @ self.u + self.below @ self.v)
-
-    def solve(
-        self, change_u: np.ndarray, change_v: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the steps of β, y, u, v that change the products by `change_u` and `change_v`."""
-        from scipy.linalg import cho_solve
-
-        factor, inner = self._factors
-        right = change_u / self.above - change_v / self.below - self.residual
-        to_y = cho_solve(inner, self.missing - self.classes @ cho_solve(factor, right))
-        to_beta = cho_solve(factor, right + self.classes.T @ to_y)
-        to_u = (change_u - self.u * to_beta) / self.above
-        to_v = (change_v + self.v * to_beta) / self.below
-        return to_beta, to_y, to_u, to_v
-
-    @cached_property
-    def _factors(self) -> tuple[Any, Any]:
-        """Cholesky factors of the linear systems of β and of y in `solve`."""
-        from scipy.linalg import cho_factor, cho_solve
-
-        factor = cho_factor(
-            self.discrepancy.quadratic + np.diag(self.u / self.above + self.v / self.below)
-        )
-        return factor, cho_factor(self.classes @ cho_solve(factor, self.classes.T))
-
-    def max_step(self, to_beta: np.ndarray, to_u: np.ndarray, to_v: np.ndarray) -> float:
-        """Return the largest step size, at most 1, that keeps all variables positive."""
-        steps = ((self.above, to_beta), (self.below, -to_beta), (self.u, to_u), (self.v, to_v))
-        shrink = max(float((-change / value).max()) for value, change in steps)
-        return min(1.0, 1 / shrink) if shrink > 0 else 1.0

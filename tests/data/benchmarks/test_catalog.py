@@ -20,7 +20,6 @@ def test_importing_the_catalogue_does_not_import_torch() -> None:
 def test_data_sets_are_listed_by_their_names(name: str) -> None:
     dataset = DATASETS[name]
     assert dataset.name == name
-    assert bool(dataset.files) == (dataset.statistics is not None)
     spurious = dataset.shift == "spurious features"
     assert (dataset.protocols == PROTOCOLS) == spurious
     assert all(" " not in protocol for protocol in dataset.protocols)
@@ -102,15 +101,13 @@ def test_task_without_files_is_described_by_the_published_statistics(fresh_cache
     assert not fresh_cache.exists()
 
 
-def test_task_with_files_is_counted(small_root: Path) -> None:
+def test_the_splits_of_a_task_with_files_are_counted(small_root: Path) -> None:
     description = describe("elliptic", small_root)
     assert description.state == "present"
-    assert description.statistics == (441, 392, 2, 165)
     assert description.splits["train"] == 15
     assert description.splits["left_out/steps 43-49"] == 42
     description = describe("synthetic")
     assert (description.state, description.files) == ("present", [])
-    assert description.statistics == (1500, 2952, 5, 1200)
 
 
 def test_changed_file_is_reported_and_nothing_is_counted(fresh_cache: Path) -> None:
@@ -126,11 +123,14 @@ def test_changed_file_is_reported_and_nothing_is_counted(fresh_cache: Path) -> N
 @pytest.mark.parametrize("name", DATASETS)
 def test_real_files_have_the_published_statistics(name: str, data_root: Path) -> None:
     described = describe(name, data_root)
-    if described.state != "present" or not described.files:
-        pytest.skip("files are missing, or none are needed")
-    assert described.statistics == DATASETS[name].statistics
-    task = load_task(name, data_root)
-    assert task.num_features == described.statistics.features + described.spurious
-    assert task.num_nodes == described.statistics.nodes * described.domains
+    if described.state != "present":
+        pytest.skip("files are missing")
+    task, (nodes, edges, classes, features) = load_task(name, data_root), described.statistics
+    assert task.num_features == features + described.spurious
+    assert task.num_nodes == nodes * described.domains
+    assert task.num_classes == classes
+    if name not in ("cora", "citeseer", "pubmed"):  # their papers count duplicates and self-loops
+        directions = 2 if described.domains > 1 else 1
+        assert task.num_edges == edges * described.domains * directions
     assert sum(described.splits.values()) == int((task.data.y >= 0).sum())
     assert tuple(split for split in described.splits if "ood/" in split) == DATASETS[name].ood_sets

@@ -52,9 +52,8 @@ DATASETS = Catalogue(
 class TaskDescription:
     """The description of a task that `canet datasets` shows.
 
-    `statistics` are counted from the files if `state` is "present", else they are the published
-    ones. `spurious` is the number of spurious columns, which are added to the features. `splits`
-    maps the name of each split to its size, and is empty unless the files are present.
+    `spurious` is the number of spurious columns, which are added to the features. `splits` maps the
+    name of each split to its size, and is empty unless the files are present.
     """
 
     name: str
@@ -138,18 +137,14 @@ def file_status(name: str, data_root: str | Path | None = None) -> list[FileStat
 
 
 def describe(name: str, data_root: str | Path | None = None) -> TaskDescription:
-    """Describe a task; sizes are counted if its files are present."""
+    """Describe a task; the sizes of its splits are counted if its files are present."""
     dataset = get_dataset(name)
     files = file_status(name, data_root)
     states = {file.state for file in files}
     state = next((s for s in ("changed", "missing") if s in states), "present")
-    statistics, splits = dataset.statistics, {}
-    if state == "present":
-        task = load_task(name, data_root)
-        statistics = dataset.count(task, Path(data_root) if data_root else None)
-        splits = {split: nodes.numel() for split, nodes in task.splits().items()}
-    assert statistics is not None  # a task that needs no files is always counted
-    counted = {"state": state, "statistics": statistics, "splits": splits, "files": files}
+    found = load_task(name, data_root).splits() if state == "present" else {}
+    splits = {split: nodes.numel() for split, nodes in found.items()}
+    counted = {"state": state, "splits": splits, "files": files}
     facts: dict[str, Any] = {
         f.name: getattr(dataset, f.name, None) for f in fields(TaskDescription)
     }

@@ -78,7 +78,7 @@ class Dataset:
     metric: ClassVar[str]  # as in `ShiftTask`
     ood_sets: ClassVar[tuple[str, ...]]  # names of the OOD scores in results, such as `ood/ES`
     files: ClassVar[tuple[RawFile, ...]] = ()  # published files
-    statistics: ClassVar[Statistics | None] = None  # of the published files; None without files
+    statistics: ClassVar[Statistics]  # of the published files
     protocols: ClassVar[tuple[str, ...]] = PROTOCOLS[:1]
     """Names of the protocols. The first is the default, to which `ood_sets` and `statistics`
     refer.
@@ -132,8 +132,3 @@ class Dataset:
     def files_for(self, features: str | None) -> tuple[RawFile, ...]:
         """Return the files that `load` reads for a feature set."""
         return self.files
-
-    def count(self, task: ShiftTask, data_root: Path | None) -> Statistics:
-        """Count the statistics of a loaded task."""
-        edges = int(task.data.edge_index.shape[1])
-        return Statistics(task.num_nodes, edges, task.num_classes, task.num_features)

@@ -22,7 +22,6 @@ from canet.data.benchmarks.dataset import RawFile, Request, Statistics
 from canet.data.benchmarks.files import RawFiles, obtain
 from canet.data.benchmarks.processed import Arrays, processed
 from canet.data.benchmarks.spurious import SpuriousDataset
-from canet.data.task import ShiftTask
 from canet.errors import CanetError
 from canet.util.sparse import from_scipy
 
@@ -83,27 +82,15 @@ class Planetoid(SpuriousDataset):
     """
 
     def read(self, request: Request) -> Data:
-        arrays = self._arrays(request.data_root)
+        raw = obtain(self.files, request.data_root)
+        identity = f"{READER_VERSION} {raw.digest}"
+        arrays = processed(self.name, identity, lambda: self._parse(raw))
         parts = (arrays["values"], arrays["columns"], arrays["rows"])
         return Data(
             x=from_scipy(sp.csr_matrix(parts, shape=tuple(arrays["shape"]))),
             edge_index=torch.from_numpy(arrays["edge_index"]),
             y=torch.from_numpy(arrays["y"]),
         )
-
-    def count(self, task: ShiftTask, data_root: Path | None) -> Statistics:
-        """Count the statistics of one domain.
-
-        As in publications, the number of edges is half the number of entries of the raw adjacency
-        lists, including duplicates and self-loops.
-        """
-        listed = int(self._arrays(data_root)["num_listed_edges"])
-        return super().count(task, data_root)._replace(edges=listed)
-
-    def _arrays(self, data_root: Path | None) -> Arrays:
-        """Return the graph from its processed copy, or parse the raw files."""
-        raw = obtain(self.files, data_root)
-        return processed(self.name, f"{READER_VERSION} {raw.digest}", lambda: self._parse(raw))
 
     def _parse(self, raw: RawFiles) -> Arrays:
         def path(kind: str) -> Path:
@@ -132,7 +119,6 @@ class Planetoid(SpuriousDataset):
             "shape": np.array(x.shape),
             "edge_index": edge_index.numpy(),
             "y": y.toarray().argmax(axis=1),
-            "num_listed_edges": np.array(sum(lengths) // 2),
         }
 
 

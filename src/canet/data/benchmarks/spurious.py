@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,7 +38,6 @@ from canet.data.benchmarks.dataset import (
     WITHOUT_SPURIOUS,
     Dataset,
     Request,
-    Statistics,
 )
 from canet.data.task import ShiftTask, split_50_25_25
 from canet.errors import CanetError
@@ -135,12 +133,6 @@ class SpuriousDataset(Dataset):
         if request.features == WITHOUT_SPURIOUS:
             return without_spurious_columns(task)
         return centred_per_graph(task) if request.features == CENTRED_PER_GRAPH else task
-
-    def count(self, task: ShiftTask, data_root: Path | None) -> Statistics:
-        """Count the statistics of one domain."""
-        whole = super().count(task, data_root)
-        nodes, edges = whole.nodes // NUM_DOMAINS, whole.edges // (2 * NUM_DOMAINS)
-        return Statistics(nodes, edges, whole.classes, whole.features - NUM_SPURIOUS)
 
 
 def _copies(graph: Data, request: Request) -> tuple[Data, list[Tensor]]:

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import torch
 from torch_geometric.data import Data
 
-from canet.data.benchmarks.dataset import Request
+from canet.data.benchmarks.dataset import Request, Statistics
 from canet.data.benchmarks.spurious import SpuriousDataset
 from canet.util.sparse import from_scipy
 
@@ -31,6 +31,7 @@ class Synthetic(SpuriousDataset):
 
     name = "synthetic"
     description = "embedded random graph, six domains with spurious features; needs no files"
+    statistics = Statistics(nodes=1500, edges=2952, classes=5, features=1200)
     quick_epochs = 60
 
     def read(self, request: Request) -> Data:
