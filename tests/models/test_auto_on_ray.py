@@ -49,3 +49,14 @@ def test_a_node_that_dies_does_not_change_the_model(cluster: Any, tmp_path: Path
     assert np.array_equal(first, second)
     candidates = [[(c.name, c.likelihood, c.weight) for c in m.candidates_] for m in models]
     assert candidates[0] == candidates[1]
+
+
+def test_a_connection_of_the_caller_is_used_and_kept(cluster: Any) -> None:
+    import ray
+
+    from canet.util.ray import Cluster
+
+    ray.init(address=cluster.address, log_to_driver=False)
+    with Cluster(cluster.address, 1, "cpu") as pool:
+        assert pool.submit(abs, -1).result() == 1
+    assert ray.is_initialized()

@@ -419,10 +419,10 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             )
             learner = get_learner(self.method, self.backbone, settings, options)
             report = display.training_callback(learner.name, unit="run" if several else "epoch")
+            share_graph(task, prepared)
             initial, folder = None if earlier is None else earlier.fitted_, None
             if self.checkpoints is not None and initial is None:
                 folder = Path(self.checkpoints) / learner.config(task, seed).name / f"seed-{seed}"
-            share_graph(task, prepared)
             (fitted,) = learner.run(task, {seed: folder}, initial=initial, on_progress=report)
             fitted.predicted = None  # only the scores needed them
             return fitted
