@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 from torch_geometric.utils import to_undirected
 
-from canet.data.graph import match_classes, read_user_graph, warn_one_way
+from canet.data.graph import UserGraph, match_classes, read_user_graph, warn_one_way
 from canet.data.user_task import UserTask, user_task
 from canet.errors import InputError, InputWarning
 
@@ -342,6 +342,22 @@ def test_passed_splits_and_columns_are_never_changed() -> None:
     before = {name: bits(value) for name, value in given.items()}
     user_task(graph(), **given)
     assert {name: bits(value) for name, value in given.items()} == before
+
+
+def test_nodes_are_found_by_their_numbers() -> None:
+    own = UserGraph(torch.ones(3, 1), None, None, None, node_id=np.array([7, 300, -2]))
+    assert own.rows(["300", "-2"]).tolist() == [1, 2]
+    for unknown in ("9" * 30, "007", "x"):
+        with pytest.raises(InputError, match=f"no node '{unknown}'"):
+            own.rows(["7", unknown])
+
+
+def test_a_name_twice_in_a_split_is_rejected() -> None:
+    edges = torch.arange(8).repeat(2, 1)
+    data = Data(x=torch.rand(8, 2), edge_index=edges, y=torch.arange(8) % 2)
+    data.node_id = list("abcdefgh")
+    with pytest.raises(InputError, match="train contains a node more than once"):
+        user_task(data, train=[*"abcdef", "a"], valid=["g", "h"])
 
 
 def test_many_classes_or_environments_give_a_warning() -> None:

@@ -19,9 +19,11 @@ from canet.models.linear import Linear
 from canet.models.tabular import Columns
 from canet.models.trees import Trees
 from canet.training.prepared import PreparedGraph, task_graph
+from tests.support.commands import call
 from tests.support.gpu import needs_gpu
 from tests.support.small_task import small_task, with_columns, with_garbage
 from tests.support.user_graphs import small_user_graph
+from tests.support.user_tables import write_folder
 
 BOTH = pytest.mark.parametrize("kind", [Linear, Trees])
 
@@ -189,6 +191,11 @@ def test_empty_cells_of_tables_are_missing_for_trees(tmp_path: Path) -> None:
     again = canet.load(tmp_path / "model")
     expected = model.predict_proba((nodes, edges))
     assert np.array_equal(again.predict_proba((nodes, edges)), expected)
+    write_folder(tmp_path / "graph", *(table.to_csv(index=False) for table in (nodes, edges)))
+    how = ("--label", "label", "--undirected", "--out", "store")
+    assert call(tmp_path, "convert", "graph", *how).code == 0
+    on_disk = model.predict_proba(tmp_path / "store")
+    assert on_disk == pytest.approx(expected, abs=1e-5)
 
 
 def test_an_average_of_trees_that_read_empty_cells_is_saved(tmp_path: Path) -> None:

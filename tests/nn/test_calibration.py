@@ -56,6 +56,12 @@ def test_two_classes_of_equal_size_have_the_second_as_the_rarer_one() -> None:
         Calibration().rarer()
 
 
+def test_a_class_that_is_never_likely_has_the_usual_threshold() -> None:
+    certain = np.array([[50.0, 0.0], [60.0, 0.0]])
+    found = Calibration().with_threshold(certain, np.array([0, 1]), np.array([10, 2]))
+    assert (found.threshold, found.positive) == (0.5, 1)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_threshold_has_the_best_f1_also_after_rounding(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -78,8 +78,10 @@ class UserGraph:
         assert ids is not None
         wanted = np.unique(np.array(names, dtype=str))
         if ids.dtype.kind in "iu":
-            numbers = [int(name) for name in wanted if name.removeprefix("-").isdecimal()]
-            wanted = np.array([n for n in numbers if str(n) in names], dtype=np.int64)
+            numbers = (int(name) for name in names if name.removeprefix("-").isdecimal())
+            limits = np.iinfo(ids.dtype)
+            inside = [n for n in numbers if limits.min <= n <= limits.max]
+            wanted = np.array(inside, dtype=ids.dtype)
         for first in range(0, len(ids), NAMES_AT_ONCE):
             part = ids[first : first + NAMES_AT_ONCE]
             part = part if part.dtype.kind in "iu" else part.astype(str)

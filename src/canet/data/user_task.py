@@ -172,6 +172,8 @@ def _node_sets(
         if name not in chosen and name not in stored:
             continue
         rows = checked.rows(chosen.get(name, stored.get(name)), name)
+        if rows.unique().numel() != rows.numel():
+            raise InputError(f"{name} contains a node more than once: remove the duplicates")
         if name == "valid" and name not in chosen and not rows.numel():
             continue  # a split column with train and test only
         rows = rows[labelled[rows]]

@@ -81,7 +81,10 @@ class Columns:
             columns, place = self._whole
             return rows_of(columns, nodes.to(place))
         if not self._settings.neighbours and self._components is None:
-            return self._graph.rows(self._settings.scaling, CPU).rows(nodes)
+            found = self._graph.rows(self._settings.scaling, CPU).rows(nodes)
+            if self._marks is None:
+                return found
+            return with_missing(as_dense(found), self._raw(nodes), self._marks)
         return self._scaled(self._raw(nodes), nodes)
 
     def logits(

@@ -100,6 +100,8 @@ class Calibration:
         order = probability.argsort()
         hits, ordered = (y == positive)[order], np.concatenate([[0.0], probability[order]])
         starts = np.flatnonzero(np.diff(ordered, prepend=-1)[1:] > SAME_PROBABILITY)
+        if not starts.size:  # all probabilities are 0, apart from rounding
+            return replace(self, positive=positive)
         f1 = 2 * hits[::-1].cumsum()[::-1][starts] / (len(y) - starts + hits.sum())
         best = starts[f1.argmax()]
         return replace(self, positive=positive, threshold=float(ordered[best : best + 2].mean()))

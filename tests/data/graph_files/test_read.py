@@ -103,6 +103,11 @@ def test_the_encoding_of_training_is_applied_to_a_later_graph(tmp_path: Path) ->
         read_graph(folder, label="kind", encoding=data.encoding)
 
 
+def test_a_weight_column_without_rows_has_no_weights(tmp_path: Path) -> None:
+    graph = read_graph(write_folder(tmp_path, "a\n1\n2\n", "source,target,weight\n"))
+    assert graph.edge_weight.shape == (0,)
+
+
 def test_additional_columns_of_a_later_graph_are_ignored_with_a_warning(tmp_path: Path) -> None:
     encoding = read_graph(write_folder(tmp_path / "old"), **ROLES).encoding
     nodes = NODES.replace(",region", ",town").replace("blue", "pink")

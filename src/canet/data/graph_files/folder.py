@@ -240,7 +240,7 @@ def _edge_weights(
 ) -> Tensor | None:
     """Return weights $[E]$; None if they are invalid."""
     try:
-        if column.type not in (pa.int64(), pa.float64()):
+        if len(column) and column.type not in (pa.int64(), pa.float64()):
             raise InputError("it contains no numbers")
         return check_edge_weights(as_numbers(column), len(column))
     except InputError as error:
