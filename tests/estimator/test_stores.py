@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from torch_geometric.data import Data
 
 import canet
 from canet import GraphStore, GraphStoreWriter, NodeClassifier
@@ -144,6 +145,20 @@ def test_edges_in_one_direction_do_not_fit_an_undirected_model(
     for use in (model.predict, partial(canet.diagnose, model)):
         with pytest.raises(InputError, match="none back"):
             use(other)
+
+
+def test_a_model_of_an_undirected_store_uses_both_directions(tmp_path: Path) -> None:
+    ends, x = np.random.default_rng(0).integers(0, 40, (2, 80)), np.eye(40, 4, dtype=np.float32)
+    with GraphStoreWriter(tmp_path / "store", 40, undirected=True) as writer:
+        writer.add_edges(*ends)
+        writer.add_features(x)
+        writer.set_labels(np.arange(40) % 2)
+    data = Data(torch.from_numpy(x), torch.from_numpy(ends), y=torch.arange(40) % 2)
+    model = NodeClassifier("linear").fit(tmp_path / "store")
+    model.save(tmp_path / "model")
+    expected = NodeClassifier("linear", undirected=True).fit(data).predict_proba(data)
+    for one in (model, canet.load(tmp_path / "model")):
+        assert one.predict_proba(data) == pytest.approx(expected, abs=1e-6)
 
 
 def test_training_continues_on_another_store(tmp_path: Path, model: NodeClassifier) -> None:

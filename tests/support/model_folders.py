@@ -26,6 +26,7 @@ FILE = ModelFile(
     encoding=None,
     versions={"canet": "0"},
     data={"nodes": 3},
+    both_ways=False,
 )
 
 

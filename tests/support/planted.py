@@ -14,6 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from canet.data.graph import read_user_graph
+from canet.data.graph_files.encoding import Roles
 from canet.diagnosis.context import Context
 from canet.diagnosis.graph import read_graph
 from canet.estimator.reference import Reference, id_checksums
@@ -70,6 +71,8 @@ class Planted:
     classes_: np.ndarray = field(default_factory=lambda: np.array([0, 1]))
     posteriors: Posteriors | None = None
     undirected: bool | None = False
+    both_ways_ = False
+    array_names_ = Roles()
     random_state: Any = 0
     verbose: int = 0
     method: str = "planted"

@@ -59,6 +59,8 @@ def convert(
 
     GraphStoreWriter(out, 1)  # an error before the graph is read
     model = None if like is None else GraphStore(like)
+    if undirected is None and model is not None:
+        undirected = model.undirected or None
     with Display(len(STEPS), unit="steps") as display:
         display.update(0, text=STEPS[0])
         data = _read(graph, columns.read_options, undirected, model)
@@ -118,7 +120,7 @@ def _open_arrays(folder: Path, chosen: ReadOptions) -> GraphData:
     from canet.data.graph_files.arrays import array_roles
 
     available = {file.stem: file for file in sorted(folder.glob("*.npy"))}
-    roles = array_roles(chosen.roles, available, folder)
+    roles = array_roles(chosen, available, folder)
     named = {
         "y": roles.label,
         "split": roles.split,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -26,14 +27,8 @@ def inspect(
 ) -> None:
     """Show what canet reads from your graph, and possible problems."""
     from canet.data.graph_files import inspect_graph
-    from canet.data.graph_store import is_graph_store
     from canet.util.console import print_table, print_text
 
-    if is_graph_store(graph):
-        raise CanetError(
-            f"'{graph}' is a graph store, whose columns were chosen by canet convert: inspect the "
-            "graph that it was converted from, or check its files with canet verify"
-        )
     found = inspect_graph(graph, **columns.arguments)
     if as_json:
         print(json.dumps(found.to_json(), indent=2))
@@ -223,7 +218,8 @@ def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
         count = f"{len(shifted):,} of {summary['features']:,} columns"
         print_text(f"Interventions shift {count}{': ' if shifted else ''}{listed(shifted)}")
     print(
-        f"Model: {summary['model']}. To predict: canet predict {summary['model']} GRAPH --out FILE"
+        f"Model: {summary['model']}. To predict: canet predict {shlex.quote(summary['model'])} "
+        "GRAPH --out FILE"
     )
 
 

@@ -233,6 +233,17 @@ class ColumnOptions:
 
         return ReadOptions.of(**self.arguments)
 
+    @property
+    def words(self) -> list[str]:
+        """The options as words of a command."""
+        given = asdict(self) | {"fill": None if self.fill == "mean" else self.fill}
+        words = []
+        for name, value in given.items():
+            flag = f"--{name.removesuffix('_column').replace('_', '-')}"
+            for one in value if isinstance(value, list) else [value] * (value is not None):
+                words += [flag, one]
+        return words
+
     def comparison_task(
         self, graph: Path, undirected: bool | None, metric: str | None
     ) -> ShiftTask:

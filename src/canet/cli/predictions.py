@@ -195,5 +195,5 @@ def _open(model: Path, graph: Path, device: str, columns: options.KnownColumnOpt
     from canet.estimator.classifier import load
 
     classifier = load(model, device)
-    chosen = ReadOptions(Roles(columns.id, columns.label))
+    chosen = ReadOptions(Roles(columns.id, columns.label), earlier=classifier.array_names_)
     return read_columns(graph, chosen, classifier.encoding_, in_memory=False), classifier

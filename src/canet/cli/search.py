@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -97,6 +98,11 @@ def search(
         quiet=output.silent,
         ray=ray,
     )
+    if is_graph:  # best.json does not know where the graph is
+        words = [task, *columns.words, *(["--metric", metric] if metric else [])]
+        words += [] if undirected is None else ["--undirected" if undirected else "--directed"]
+        words += [] if epochs is None else ["--epochs", str(epochs)]
+        best["train"] = best["train"].replace("GRAPH", shlex.join(words), 1) + " --out MODEL"
     output.show(best, _show)
 
 

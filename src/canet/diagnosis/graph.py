@@ -267,7 +267,7 @@ def read_graph(
         x=x,
         edge_index=own.edge_index,
         edge_weight=own.edge_weight,
-        undirected=bool(model.undirected) and whole is own,
+        undirected=model.both_ways_ and whole is own,
         y=y,
         graph=graph.numpy().astype(np.int64),
         environment=environment,

@@ -26,6 +26,7 @@ from canet.estimator.fitting import (
     class_weights,
     describe_data,
     graph_to_fit,
+    how_to_read,
     planner,
     training_data,
     warn_scales,
@@ -114,6 +115,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         environments_seen_: Names of the environments that the method used, or None.
         findings_: The columns that training shifted at random (setting `interventions`), or None.
         data_: Size and digest of the training data.
+        both_ways_, array_names_: Directions of edges, and own names of arrays, in training.
         reference_: A sample of the training graph, for `novelty_score` and `canet.diagnose`; None
             if the model was saved with `keep_reference=False`.
         calibration_: Temperature, biases and threshold, fitted on the validation nodes,
@@ -267,19 +269,17 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             reader = Reader(fitted, prepared)
             reference = build_reference(task, reader, seed, opened.get("node_id"))
         self.classes_ = user.classes
-        self.n_features_in_ = task.num_features
-        self.left_out_ = left_out
+        self.n_features_in_, self.left_out_ = task.num_features, left_out
         self.fitted_ = fitted
         self.settings_ = asdict(settings)
         self.candidates_ = result.candidates
         names = {"train": "train", "valid": "valid", "test_id": "test"}
         self.scores_ = {names[split]: score for split, score in result.scores.items()}
-        self.history_ = dict(fitted.history)
-        self.selected_epoch_ = result.selected_epoch
-        self.environments_seen_ = result.environments_seen
-        self.findings_ = result.findings
+        self.history_, self.selected_epoch_ = dict(fitted.history), result.selected_epoch
+        self.environments_seen_, self.findings_ = result.environments_seen, result.findings
         self._set_encoding(opened.get("encoding"))
         self.data_ = describe_data(task, seed)
+        self.both_ways_, self.array_names_ = how_to_read(opened, self.undirected)
         # A model for a ranking need not predict both classes: a temperature cannot correct that.
         with_bias = weights is not None or METRICS[self.metric].ranks
         self.calibration_ = reference.calibrate(with_bias)

@@ -14,7 +14,7 @@ from torch import Tensor
 from canet.data.checks import check_columns
 from canet.data.graph import UserGraph, check_both_ways, warn_one_way
 from canet.data.graph_data import GraphLike, GraphObject, is_graph
-from canet.data.graph_files import ReadOptions, read_columns, read_graph
+from canet.data.graph_files import ReadOptions, Roles, read_columns, read_graph
 from canet.data.task import ShiftTask
 from canet.data.user_task import UserTask, user_task
 from canet.errors import InputError, check_name, warn_user
@@ -153,3 +153,10 @@ def describe_data(task: ShiftTask, seed: int) -> dict[str, Any]:
     about = {"nodes": task.num_nodes, "edges": task.num_edges}
     about["largest_class"] = int(task.data.y[task.train].bincount().argmax())
     return {**about, **counts, "digest": task.digest.short, "seed": seed}
+
+
+def how_to_read(graph: GraphObject, undirected: bool | None) -> tuple[bool, Roles]:
+    """Return whether edges are used in both directions, and the names of the arrays of a file."""
+    both_ways = graph.get("undirected", False) if undirected is None else undirected
+    source, is_table = graph.get("source"), graph.get("encoding") is not None
+    return bool(both_ways), Roles() if source is None or is_table else source.options.roles

@@ -6,7 +6,7 @@ from canet.data.graph import UserGraph
 from canet.data.graph_data import GraphLike
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
-from canet.estimator.fitting import class_weights, describe_data, planner, training_data
+from canet.estimator.fitting import class_weights, planner, training_data
 from canet.models import Auto, Options, get_learner
 from canet.models.parts import VALID, Parts
 from canet.settings import override
@@ -31,7 +31,7 @@ def held_out_score(model: NodeClassifier, data: GraphLike | None) -> float | Non
         opened = model.open_graph(opened)
     prepared, user, _ = training_data(model, opened, columns, seed)
     task = user.task
-    if describe_data(task, seed)["digest"] != model.data_["digest"]:
+    if task.digest.short != model.data_["digest"]:
         raise InputError(
             "held_out needs the training graph, but data has other nodes, columns or splits: pass "
             "the graph that was passed to fit, with all arguments of fit as its attributes"

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from canet.data.graph import check_both_ways, match_classes
 from canet.data.graph_data import Column, GraphLike, GraphObject, NodeSet, is_graph
 from canet.data.graph_files import ReadOptions, read_columns
-from canet.data.graph_files.encoding import Encoding
+from canet.data.graph_files.encoding import Encoding, Roles
 from canet.data.metrics import METRICS
 from canet.errors import InputError, warn_user
 from canet.estimator.reference import Reference
@@ -33,7 +33,8 @@ class PredictionMixin:
 
     method: str | MethodClass
     metric: str
-    undirected: bool | None
+    both_ways_: bool
+    array_names_: Roles
     classes_: np.ndarray
     n_features_in_: int
     fitted_: Fitted
@@ -58,14 +59,15 @@ class PredictionMixin:
         """
         check_is_fitted(self)
         if is_graph(data) and in_memory and "csr" in data:
-            if self.undirected:
+            if self.both_ways_:
                 check_both_ways(data.csr, data.store.path)
             data = data.store
         given: GraphObject
         if is_graph(data):
             given = data
         else:
-            given = read_columns(data, ReadOptions(), self.encoding_, in_memory)
+            options = ReadOptions(earlier=self.array_names_)
+            given = read_columns(data, options, self.encoding_, in_memory)
         encoding = given.get("encoding")
         if encoding is None or encoding == self.encoding_:
             return given
@@ -99,7 +101,7 @@ class PredictionMixin:
                 )
             return data
         opened = self.open_graph(data, in_memory=False)
-        prepared = prepare_graph(opened, batch, bool(self.undirected), self.left_out_)
+        prepared = prepare_graph(opened, batch, self.both_ways_, self.left_out_)
         width = prepared.user_graph.x.shape[1]
         if width != self.n_features_in_:
             raise InputError(

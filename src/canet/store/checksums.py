@@ -131,7 +131,8 @@ def read_file(path: Path) -> bytes:
         return read_regular(path, None if path.suffix == ".safetensors" else MAX_JSON_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise MissingFileError(
-            f"'{path}' is missing: restore it from a copy, or run the command that wrote it again"
+            f"'{path}' is missing: restore it from a copy, or delete its folder and run the "
+            "command that wrote it again"
         ) from error
     except OSError as error:
         raise CanetError(

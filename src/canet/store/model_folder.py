@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from canet.data.graph_files.encoding import Encoding
+from canet.data.graph_files.encoding import Encoding, Roles
 from canet.errors import CanetError, MissingFileError, VersionError
 from canet.methods.base import Findings
 from canet.nn.calibration import Calibration
@@ -58,6 +58,8 @@ class ModelFile:
     left_out: list[int]
     versions: dict[str, str]  # versions of canet, Python and torch
     data: dict[str, int | str]
+    both_ways: bool  # whether edges are used in both directions
+    array_names: Roles = field(default_factory=Roles)  # of a file with other names than PyG
     diagnosis: str | None = None
     calibration: Calibration = field(default_factory=Calibration)
     candidates: list[Candidate] = field(default_factory=list)

@@ -54,5 +54,5 @@ def checksum_mismatch(path: Path) -> ChecksumError:
     """Return the error for a file that has changed since it was written."""
     return ChecksumError(
         f"checksum mismatch: '{path}' has changed since it was written; restore it from a copy, or "
-        "run the command that wrote it again"
+        "delete its folder and run the command that wrote it again"
     )

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch_geometric.data import Data
 
+import canet
 from canet.data.graph_files import folder as folder_reader
 from canet.data.graph_files import read_graph, write_npz
 from canet.data.graph_files.inspection import inspect_graph
@@ -101,6 +102,35 @@ def test_the_encoding_of_training_is_applied_to_a_later_graph(tmp_path: Path) ->
     assert "y" not in later
     with pytest.raises(InputError, match="no column 'kind'"):
         read_graph(folder, label="kind", encoding=data.encoding)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "pt"])
+def test_a_model_reads_the_arrays_that_it_was_trained_on(tmp_path: Path, suffix: str) -> None:
+    random = np.random.default_rng(0)
+    own = {"edge_index": random.integers(0, 40, (2, 120)), "x": random.normal(size=(40, 3))}
+    others = {"kind": np.arange(40) % 2, "amount": random.random(120), "key": np.arange(40) + 100}
+
+    def written(name: str, **arrays: np.ndarray) -> Path:
+        path = tmp_path / f"{name}.{suffix}"
+        if suffix == "npz":
+            np.savez(path, **arrays)
+        else:
+            torch.save(Data(**{k: torch.from_numpy(v) for k, v in arrays.items()}), path)
+        return path
+
+    graph = written("graph", **own, **others)
+    model, other = (canet.NodeClassifier("erm", epochs=2, undirected=True) for _ in range(2))
+    model.fit(graph, label="kind", weight="amount", id="key").save(tmp_path / "model")
+    standard = {"y": others["kind"], "edge_weight": others["amount"], "node_id": others["key"]}
+    expected = other.fit(path := written("standard", **own, **standard)).predict_proba(path)
+    loaded = canet.load(tmp_path / "model")
+    assert np.array_equal(loaded.predict_proba(graph), expected)
+    assert np.array_equal(loaded.predict_proba(graph, nodes=["103"]), expected[3:4])
+    assert loaded.score(graph) == model.score(graph)
+    unlabelled = written("unlabelled", **own, amount=others["amount"])
+    assert np.array_equal(loaded.predict_proba(unlabelled), expected)
+    with pytest.raises(InputError, match="no array 'amount'"):
+        loaded.predict(written("unweighted", **own))
 
 
 def test_a_weight_column_without_rows_has_no_weights(tmp_path: Path) -> None:

@@ -60,18 +60,20 @@ OTHER_ARRAYS = {
 }
 
 
-def array_roles(roles: Roles, available: Collection[str], path: Path) -> Roles:
+def array_roles(requested: ReadOptions, available: Collection[str], path: Path) -> Roles:
     """Return the names of the arrays of a graph; masks are used instead of `split` by default."""
+    roles, earlier = requested.roles, requested.earlier
     if roles.source is not None or roles.target is not None:
         raise InputError(
             f"'{path}' has no columns for the ends of edges: leave out their names, and save the "
             "edges as edge_index [2, E]"
         )
-    if roles.weight is not None:
-        check_present([roles.weight], available, path, "array")
+    if (weight := roles.weight or earlier.weight) is not None:
+        check_present([weight], available, path, "array")
     defaults = dict(DEFAULT_NAMES)
     if any(mask in available for mask in MASKS.values()):
         del defaults["split"]
+    defaults |= {role: (name,) for role, name in asdict(earlier).items() if name is not None}
     return roles.resolve(available, defaults, path, "array")
 
 
@@ -87,7 +89,7 @@ class ArrayGraph:
         self.path, self.has_dates = path, False
         self.arrays = open_arrays(path)
         self.without = requested.without
-        self.roles = array_roles(requested.roles, self.arrays, path)
+        self.roles = array_roles(requested, self.arrays, path)
         check_present(["edge_index"], self.arrays, path, "array")
         if not set(SPARSE) <= set(self.arrays):
             check_present(["x"], self.arrays, path, "array")

@@ -87,6 +87,7 @@ class ReadOptions:
     without: tuple[str, ...] = ()
     fill: Fill = "mean"
     held_out: np.ndarray | None = None  # rows of test nodes, if there is no column of splits
+    earlier: Roles = Roles()  # names of the arrays of training, if they are not the default
 
     def __post_init__(self) -> None:
         check_name("fill", self.fill, get_args(Fill))

@@ -119,6 +119,8 @@ def inspect_graph(source: Any, edges: Any = None, **arguments: Any) -> Inspectio
         source, edges: As for `canet.read_graph`.
         arguments: Its other arguments, such as `label` and `without`.
     """
+    from canet.data.graph_store import is_graph_store
+
     options = ReadOptions.of(**arguments)
     place = source if edges is None else (source, edges)
     problems: list[str] = []
@@ -126,6 +128,11 @@ def inspect_graph(source: Any, edges: Any = None, **arguments: Any) -> Inspectio
     opened: Folder | ArrayGraph
     if isinstance(place, str | Path):
         place = graph_path(place)
+        if is_graph_store(place):
+            raise InputError(
+                f"'{place}' is a graph store, whose columns were chosen by canet convert: inspect "
+                "the graph that it was converted from, or check its files with canet verify"
+            )
     if not isinstance(place, Path) or place.is_dir():
         opened = folder = Folder.open(place, options)
         table, summaries, path = folder.table, folder.summaries, folder.nodes.path

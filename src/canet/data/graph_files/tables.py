@@ -327,7 +327,7 @@ def _table(source: Any, name: str) -> MemoryTable:
             table = pa.Table.from_pandas(source, preserve_index=keep_index)
         else:
             table = pa.table(source)
-    except (pa.ArrowException, ValueError, TypeError) as error:
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         if mixed := re.search(r"failed for column (.+) with type object", str(error)):
             column = f"{name}['{mixed[1]}']"
             raise InputError(

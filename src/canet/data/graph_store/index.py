@@ -70,6 +70,7 @@ class Index:
     encoding: Encoding | None
     arrays: dict[str, StoredArray]
     sha256: str  # of the other entries
+    undirected: bool = False  # whether the reverse of each edge was added
 
     def invalid_entries(self) -> list[str]:
         """Return the entries that contradict the others."""

@@ -60,6 +60,7 @@ class GraphStore:
         splits: Names of the splits; every name except `train` and `valid` is a test set.
         environments: Names of the environments, strings or integers.
         encoding: Encoding of table columns as features; None if the features were numbers before.
+        undirected: Whether the reverse of each edge was added.
 
     Raises:
         CanetError: The folder is not a store, a file is missing or incomplete, or the index has
@@ -73,6 +74,7 @@ class GraphStore:
         self.num_loops, self.num_features = index.num_loops, index.num_features
         self.classes, self.splits = index.classes, index.splits
         self.environments, self.encoding = index.environments, index.encoding
+        self.undirected = index.undirected
         self._arrays = index.arrays
         self._maps: dict[str, np.ndarray] = {}
         for name in self._arrays:
@@ -161,7 +163,7 @@ class GraphStore:
         It has `csr` instead of `edge_index`; `y`, `environment` and `split` are names and codes.
         """
         self.check()
-        data = GraphData(x=self.x, csr=self.csr, store=self)
+        data = GraphData(x=self.x, csr=self.csr, store=self, undirected=self.undirected)
         data.node_id = self.array("node_id") if "node_id" in self else np.arange(self.num_nodes)
         if "labels" in self:
             data.y = Labels.of(self.classes, self.array("labels"))

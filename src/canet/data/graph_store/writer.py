@@ -346,6 +346,7 @@ class GraphStoreWriter:
             "num_edges": num_edges,
             "num_loops": num_loops,
             "num_features": self._num_features,
+            "undirected": self.undirected,
             **self._names,
             "encoding": self._encoding and asdict(self._encoding),
             "arrays": {name: asdict(array) for name, array in sorted(self._arrays.items())},
