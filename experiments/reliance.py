@@ -174,7 +174,7 @@ def as_classifier(trainer: Trainer, place: RunFolder) -> NodeClassifier:
     model.classes_ = np.arange(task.num_classes)
     model.n_features_in_ = task.num_features
     model.encoding_ = None
-    model.left_out_ = []
+    model.left_out_, model.both_ways_ = [], False
     model.fitted_ = FittedNetwork(trainer.load(place), config.backbone)
     own = UserGraph(task.data.x, task.data.edge_index, task.data.get("batch"))
     reader = Reader(model.fitted_, PreparedGraph(own))
