@@ -42,8 +42,8 @@ def test_environments_are_held_out_and_groups_too() -> None:
 
 
 def test_equal_rows_have_no_groups() -> None:
-    for width in (2, 40):
-        equal = {"x": torch.ones(ALL, width), "environment": torch.arange(ALL) % 2}
+    for x in (torch.ones(ALL, 2), torch.ones(ALL, 40), torch.ones(ALL, 40).to_sparse_csr()):
+        equal = {"x": x, "environment": torch.arange(ALL) % 2}
         assert names(with_columns(small_task(), **equal)) == ["without 0", "without 1"]
 
 

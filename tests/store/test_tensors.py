@@ -4,7 +4,7 @@ import torch
 from safetensors.torch import load
 from torch import nn
 
-from canet.store.tensors import optimizer_tensors, pack, restore_optimizer
+from canet.store.tensors import adam_shapes, optimizer_tensors, pack, restore_optimizer
 
 
 def test_tensors_are_read_back_without_changes() -> None:
@@ -46,3 +46,5 @@ def test_restored_optimizer_takes_the_same_next_step() -> None:
     step(copy, restored)
     assert model.weight.equal(copy.weight)
     assert model.bias.equal(copy.bias)
+    shapes = {name: tensor.shape for name, tensor in optimizer_tensors(adam).items()}
+    assert shapes == adam_shapes(adam)

@@ -401,7 +401,29 @@ def test_run_without_a_valid_checkpoint_warns_and_starts_over(tmp_path: Path) ->
         assert same_run(make().run(folder=tmp_path), make().run())
 
 
-def test_a_checkpoint_of_another_run_is_not_used(tmp_path: Path) -> None:
+def test_checkpoint_of_another_run_is_rejected(tmp_path: Path) -> None:
+    run_until(9, tmp_path, make())
+    newest, before = RunFolder(tmp_path).checkpoints
+    good = read_checkpoint(newest)
+    before.unlink()
+    wrong: list[dict[str, Tensor]] = [
+        good | {"epoch": torch.tensor(number)} for number in (0, 12, 13, 2**40)
+    ]
+    needed = [name for name in good if name != "epoch" and not name.startswith("adam.")]
+    wrong += [{n: t for n, t in good.items() if n != gone} for gone in needed]
+    wrong += [good | {name: torch.zeros(2, 2)} for name in good if name != "epoch"]
+    wrong += [good | {"other": torch.zeros(1)}, good | {"adam.99.step": torch.zeros(())}]
+    whole = make().run()
+    for number, content in enumerate(wrong):
+        folder = tmp_path / str(number)
+        RunFolder(folder).begin(make().config(), make().task.digest)
+        RunFolder(folder).save_checkpoint({"epoch": torch.tensor(8)} | content)
+        with pytest.warns(InputWarning, match="starts over"):
+            resumed = make().run(folder=folder)
+        assert number > 1 or same_run(resumed, whole)
+
+
+def test_a_checkpoint_of_the_same_shape_but_another_run_is_not_used(tmp_path: Path) -> None:
     folder = tmp_path / "ours"
     RunFolder(folder).begin(make().config(), make().task.digest)
     with pytest.MonkeyPatch.context() as patch:

@@ -236,12 +236,12 @@ class ColumnOptions:
     @property
     def words(self) -> list[str]:
         """The options as words of a command."""
-        given = asdict(self) | {"fill": None if self.fill == "mean" else self.fill}
         words = []
-        for name, value in given.items():
-            flag = f"--{name.removesuffix('_column').replace('_', '-')}"
-            for one in value if isinstance(value, list) else [value] * (value is not None):
-                words += [flag, one]
+        for field in fields(self):
+            flag = f"--{field.name.removesuffix('_column').replace('_', '-')}"
+            if (value := getattr(self, field.name)) != field.default:
+                for one in value if isinstance(value, list) else [value]:
+                    words += [flag, one]
         return words
 
     def comparison_task(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -87,6 +86,8 @@ def search(
 
         write_task(folder, columns.comparison_task(Path(task), undirected, metric))
         data_root = folder
+    words = [task, *columns.words, *(["--metric", metric] if metric else [])]
+    words += [] if undirected is None else ["--undirected" if undirected else "--directed"]
     best = run_search(
         plan,
         trials,
@@ -97,12 +98,8 @@ def search(
         data_root=data_root,
         quiet=output.silent,
         ray=ray,
+        graph=words,
     )
-    if is_graph:  # best.json does not know where the graph is
-        words = [task, *columns.words, *(["--metric", metric] if metric else [])]
-        words += [] if undirected is None else ["--undirected" if undirected else "--directed"]
-        words += [] if epochs is None else ["--epochs", str(epochs)]
-        best["train"] = best["train"].replace("GRAPH", shlex.join(words), 1) + " --out MODEL"
     output.show(best, _show)
 
 

@@ -100,7 +100,7 @@ def read_user_graph(
     Args:
         data: Graph with `x` and `edge_index`, or the result of `GraphStore.open`.
         batch: Number or name $[N]$ of each node's graph; None for `data.batch`.
-        undirected: Whether to add the reverse of each edge. A graph store must have them.
+        undirected: Whether to add the reverse of each edge; a graph store is not changed.
         without: Numbers of the columns of x that are set to 0.
     """
     if not is_graph(data):
@@ -113,8 +113,6 @@ def read_user_graph(
             raise InputError("a graph store is one graph: leave out batch")
         if without:
             raise InputError("no column of a graph store is left out: pass GraphStore(path).load()")
-        if undirected:
-            check_both_ways(data.csr, data.store.path)
         return UserGraph(data.x, csr=data.csr, node_id=data.node_id)
     x = check_features(data.get("x"), without)
     if x.layout == torch.strided and np.count_nonzero(x) <= MAX_NONZERO_SHARE * x.numel():
@@ -181,8 +179,12 @@ def warn_one_way(edge_index: Tensor) -> None:
         )
 
 
-def check_both_ways(csr: Csr, path: object) -> None:
-    """Reject edges in one direction for a model that uses both; some edges are looked up."""
+def check_both_ways(graph: GraphObject) -> None:
+    """Reject a graph store with edges in one direction for a model that uses both.
+
+    Some edges are looked up.
+    """
+    csr, path = graph.csr, graph.store.path
     rowptr, neighbours = csr.rowptr.numpy(), csr.col.numpy()
     if not len(neighbours):
         return

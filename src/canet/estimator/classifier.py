@@ -249,8 +249,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         if warm_start is not None:
             self._check_earlier(warm_start)
         decide = planner(vars(self), settings)
-        how_read = columns, arrays, decide, self.undirected, warm_start
-        (opened, plan), seed = graph_to_fit(data, *how_read), self._seed()
+        about = columns, arrays, decide, self.undirected, warm_start
+        (opened, plan), seed = graph_to_fit(data, *about), self._seed()
         with fit_display("checking", quiet=not self.verbose) as display:
             prepared, user, left_out = training_data(self, opened, arrays, seed, warm_start)
             task, plan = user.task, plan or decide(prepared.user_graph)

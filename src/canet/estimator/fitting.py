@@ -71,7 +71,7 @@ def graph_to_fit(
         place = data if edges is None else (data, edges)
         opened = read_columns(place, ReadOptions.of(**columns), encoding, in_memory=False)
     if "csr" in opened and undirected:
-        check_both_ways(opened.csr, opened.store.path)
+        check_both_ways(opened)
     plan = decide(UserGraph(opened.x, csr=opened.csr)) if "csr" in opened else None
     if plan is not None and plan.loads:
         opened = opened.store.load()

@@ -1,14 +1,9 @@
-"""A penalty whose weight increases after a number of updates, and methods with such a penalty."""
+"""A penalty whose weight increases after a number of updates."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
-
-from canet.methods.base import Method, Settings
-from canet.settings import setting
 
 
 class AnnealedPenalty(nn.Module):
@@ -32,32 +27,3 @@ class AnnealedPenalty(nn.Module):
         if self.training:
             self.updates += 1
         return risk + weighted
-
-
-@dataclass(frozen=True)
-class AnnealedSettings(Settings):
-    """Settings of IRM and V-REx."""
-
-    penalty_weight: float = setting(
-        1.0,
-        "weight of the penalty: λ in IRM, β in V-REx",
-        minimum=0,
-        search=(1.0, 10.0, 100.0, 1000.0),
-    )
-    anneal_steps: int = setting(
-        50,
-        "number of updates at the start with weight 1 instead of penalty_weight",
-        minimum=0,
-        search=(0, 50, 100, 200),
-    )
-
-
-class AnnealedMethod(Method):
-    """A method that adds an annealed penalty to the mean risk of the environments."""
-
-    capturable = True
-    needs_environments = True
-    settings_type = AnnealedSettings
-
-    def setup(self) -> None:
-        self.annealed = AnnealedPenalty(self.settings.penalty_weight, self.settings.anneal_steps)

@@ -40,6 +40,8 @@ up to one shifted column in thirty, and cost 3 to 7 points with half of the colu
 (docs/results/interventions.md)."""
 MIN_CLASS_SIZE = 3
 """Smallest number of nodes of a class in a group whose mean is used."""
+MAX_SCALED_VALUE = 1e15
+"""Limit of features, relative to the largest training value, when nodes are assigned to groups."""
 MAX_NODES = 20_000
 """Largest number of training nodes that groups are inferred from."""
 COLUMNS_PER_CHUNK = 256
@@ -212,17 +214,28 @@ def cluster_rows(x: Matrix, new: Matrix, count: int) -> Tensor:
             "num_groups or interventions=none"
         )
     size = min(NUM_COMPONENTS, min(x.shape) - 1)
-    # A power of two, so that squares of float32 values do not overflow or underflow.
-    scale = 2.0 ** -int(np.frexp(abs(x).max())[1])
+    _, exponent = np.frexp(abs(x).max())
+    scaled = _divided(x, exponent)
+    scaled_new = scaled if new is x else _divided(new, exponent)
     try:
-        components = PCA(size, svd_solver="arpack", random_state=0).fit(x * scale)
-        means = KMeans(count, n_init=4, random_state=0).fit(components.transform(x * scale))
+        components = PCA(size, svd_solver="arpack", random_state=0).fit(scaled)
+        means = KMeans(count, n_init=4, random_state=0).fit(components.transform(scaled))
     except (ArpackError, ValueError) as error:
         raise CanetError(
             "interventions=inferred cannot find groups, because all training nodes have the same "
             "features: use interventions=none"
         ) from error
-    return torch.from_numpy(means.predict(components.transform(new * scale)).astype(np.int64))
+    return torch.from_numpy(means.predict(components.transform(scaled_new)).astype(np.int64))
+
+
+def _divided(rows: Matrix, exponent: np.int32) -> Matrix:
+    """Divide rows by $2^e$, so that squares of float32 values do not overflow or underflow."""
+    values = rows.data if sp.issparse(rows) else rows
+    with np.errstate(over="ignore"):
+        values = np.ldexp(values, -exponent).clip(-MAX_SCALED_VALUE, MAX_SCALED_VALUE)
+    if sp.issparse(rows):
+        return sp.csr_matrix((values, rows.indices, rows.indptr), rows.shape)
+    return values
 
 
 def spread_between(

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from canet.methods.annealing import AnnealedMethod
-from canet.methods.base import Batch
+from canet.methods.annealing import AnnealedPenalty
+from canet.methods.base import Batch, Method, Settings
+from canet.settings import setting
 from canet.util.colour import Colour
 
 
-class IRM(AnnealedMethod):
+@dataclass(frozen=True)
+class IRMSettings(Settings):
+    """Settings of IRM."""
+
+    penalty_weight: float = setting(
+        1.0, "λ, weight of the penalty", minimum=0, search=(1.0, 10.0, 100.0, 1000.0)
+    )
+    anneal_steps: int = setting(
+        50,
+        "number of updates at the start with weight 1 instead of λ",
+        minimum=0,
+        search=(0, 50, 100, 200),
+    )
+
+
+class IRM(Method):
     r"""IRMv1 (Arjovsky et al., 2019). With the risk $R_e$ of each environment, it minimises
 
     .. math:: \frac{1}{E} \sum_e R_e(f)
@@ -22,6 +40,12 @@ class IRM(AnnealedMethod):
     colour = Colour("#d08f00", "#f0b73c")
     summary = "penalty if rescaling the logits would lower the risk of an environment"
     paper = "Arjovsky et al., Invariant Risk Minimization, 2019"
+    capturable = True
+    needs_environments = True
+    settings_type = IRMSettings
+
+    def setup(self) -> None:
+        self.annealed = AnnealedPenalty(self.settings.penalty_weight, self.settings.anneal_steps)
 
     def loss(self, batch: Batch) -> Tensor:
         risks, slopes = self.risks_and_slopes(

@@ -184,9 +184,9 @@ def _groups(task: ShiftTask) -> Iterator[Part]:
         return
     known = sample_nodes(labelled, MAX_ROWS).sort().values.numpy()
     project, y = _components(task.data.x, known), task.data.y.numpy()
+    if project is None:
+        return
     classes, z = np.unique(y[known]), project(known)
-    if not np.ptp(z, axis=0).any():
-        return  # equal rows
     means = np.stack([z[y[known] == c].mean(axis=0) for c in classes])
     label = np.full(task.num_nodes, -1, dtype=np.int32)
     label[known] = np.searchsorted(classes, y[known])
@@ -207,18 +207,19 @@ def _groups(task: ShiftTask) -> Iterator[Part]:
         yield f"group {i + 1}", torch.from_numpy(number == i)
 
 
-def _components(x: Tensor, rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+def _components(x: Tensor, rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:
     """Return the projection of rows of features $[N, D]$ on the principal components of some rows.
 
-    Features with few columns or rows, or with equal rows, are not projected.
+    Features with few columns or rows are not projected. None if all rows are equal.
     """
     from sklearn.decomposition import PCA
 
     is_sparse = x.layout == torch.sparse_csr
     values: Any = to_scipy(x) if is_sparse else x.numpy()
     known = values[rows].astype(np.float64)
-    is_constant = not (known.max(axis=0) - known.min(axis=0)).sum()
-    if min(known.shape) <= NUM_COMPONENTS or is_constant:
+    if not (known.max(axis=0) - known.min(axis=0)).sum():
+        return None
+    if min(known.shape) <= NUM_COMPONENTS:
         return lambda rows: (values[rows].toarray() if is_sparse else values[rows]).astype(float)
     pca = PCA(NUM_COMPONENTS, svd_solver="arpack", random_state=0).fit(known)
     return lambda rows: np.asarray(pca.transform(values[rows].astype(np.float64)))

@@ -185,9 +185,8 @@ class Trees(Learner):
         most = min(MAX_ROWS, MAX_LABELS // task.num_classes)
         train = training_rows(task, self.name, 3 * task.num_features, most)
         known = y[train].unique()
-        valid = task.valid[
-            torch.isin(y[task.valid], known)
-        ]  # held-out parts may have all of a class
+        # A held-out part may have all nodes of a class.
+        valid = task.valid[torch.isin(y[task.valid], known)]
         valid = valid if valid.numel() else train
         observed = sample_nodes(task.observed(), MAX_SCORED if graph.in_pieces else task.num_nodes)
         components = _components(graph.user_graph.x, observed, seed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -61,12 +61,14 @@ def run_search(
     data_root: Path | None = None,
     quiet: bool = False,
     ray: str | None = None,
+    graph: Sequence[str] = ("GRAPH",),
 ) -> dict[str, Any]:
     """Run trials until there are `trials` with those of earlier calls; return the best settings.
 
     A grid ends when all its settings have been tried. The `storage` is a journal file or an SQL
-    URL, by default a journal in the folder `out`. Other arguments as for `run_jobs`. The result is
-    the content of `best.json`.
+    URL, by default a journal in the folder `out`. `graph` are the words of a command that
+    read the user's graph. Other arguments as for `run_jobs`. The result is the content of
+    `best.json`.
     """
     _claim_folder(plan, out)
     location = storage or str(out / JOURNAL)
@@ -103,8 +105,10 @@ def run_search(
                 _show_progress(display, study, plan)
         is_graph = plan.base.task == USER_GRAPH
         metric = read_metric(data_root) if is_graph else DATASETS[plan.base.task].metric
+        words = _task_words(plan, graph)
         best = _best(study, plan, metric)
-        best["train"] = _train_command(plan, out, data_root)
+        best["command"] = _search_command(plan, words, best["trials"])
+        best["train"] = _train_command(plan, words, out, data_root)
     best[CHECKSUM] = checksum_of(best)
     write_json(out / BEST, best)
     return best
@@ -154,7 +158,6 @@ def _best(study: optuna.Study, plan: Plan, metric: str) -> dict[str, Any]:
             {"number": t.number, "valid": t.value, "settings": _ordered(plan, t.params)}
             for t in ranked[:NUM_BEST_TRIALS]
         ],
-        "command": _search_command(plan, len(done)),
         "date": datetime.now(UTC).date().isoformat(),
         "hardware": ", ".join(sorted({trial.user_attrs.get(DEVICE, "unknown") for trial in done})),
         "versions": versions() | {"optuna": version("optuna")},
@@ -166,24 +169,26 @@ def _ordered(plan: Plan, params: dict[str, Any]) -> dict[str, Any]:
     return {name: params[name] for name in plan.ranges}
 
 
-def _search_command(plan: Plan, trials: int) -> str:
-    words = ["canet", "search", *_task_words(plan), "--sampler", plan.sampler]
+def _search_command(plan: Plan, task: Sequence[str], trials: int) -> str:
+    words = ["canet", "search", *task, "--sampler", plan.sampler]
     words += ["--trials", str(trials), "--epochs", str(plan.base.settings["epochs"])]
     return shlex.join(words + (["--seeds", str(plan.seeds)] if plan.seeds > 1 else []))
 
 
-def _train_command(plan: Plan, out: Path, data_root: Path | None) -> str:
-    is_graph = plan.base.task == USER_GRAPH
-    words = ["canet", "fit" if is_graph else "train", *_task_words(plan)]
-    root = ["--data-root", str(data_root)] if data_root and not is_graph else []
-    return shlex.join([*words, "--settings", str(out / BEST), *root])
+def _train_command(plan: Plan, task: Sequence[str], out: Path, data_root: Path | None) -> str:
+    words = [*task, "--settings", str(out / BEST)]
+    if plan.base.task == USER_GRAPH:
+        epochs = str(plan.base.settings["epochs"])
+        return shlex.join(["canet", "fit", *words, "--epochs", epochs, "--out", "MODEL"])
+    root = ["--data-root", str(data_root)] if data_root else []
+    return shlex.join(["canet", "train", *words, *root])
 
 
-def _task_words(plan: Plan) -> list[str]:
-    """Return the command-line arguments for task, method, backbone and data."""
+def _task_words(plan: Plan, graph: Sequence[str]) -> list[str]:
+    """Return the command-line arguments for task or graph, method, backbone and data."""
     base = plan.base
-    task = "GRAPH" if base.task == USER_GRAPH else base.task
-    words = [task, "--method", base.method, "--backbone", base.backbone]
+    task = graph if base.task == USER_GRAPH else [base.task]
+    words = [*task, "--method", base.method, "--backbone", base.backbone]
     words += ["--features", base.features] if base.features != "original" else []
     words += ["--protocol", base.protocol] if base.protocol != "paper" else []
     words += ["--generator", base.generator] if base.generator != "shared" else []

@@ -7,9 +7,9 @@ result.json             scores, selection rule, timing, versions
 done                    the record with the SHA-256 of every file; written last
 checkpoint-*            the state of an unfinished run, to resume it
 
-A checkpoint is named `checkpoint-EPOCH-DIGEST.safetensors`. The digest depends on its content, on
-config.json and on the version of canet, so no other run can use it. The last two checkpoints are
-kept: if the last one does not match its digest, the run resumes from the one before.
+A checkpoint is named `checkpoint-EPOCH-DIGEST.safetensors`. The digest depends on its content and
+on config.json, so no other run can use it. The last two checkpoints are kept: if the last one does
+not match its digest, the run resumes from the one before.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
 
 
 def _checkpoint_digest(folder: Path, content: bytes) -> str:
-    return digest_of(read_file(folder / CONFIG) + __version__.encode() + content)[:16]
+    return digest_of(read_file(folder / CONFIG) + content)[:16]
 
 
 def check_folder(path: Path, config: RunConfig) -> None:

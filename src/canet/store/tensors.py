@@ -29,6 +29,14 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     return {f"{i}.{name}": tensor for i, slot in state.items() for name, tensor in slot.items()}
 
 
+def adam_shapes(optimizer: torch.optim.Optimizer) -> dict[str, torch.Size]:
+    """Return name and shape of all tensors of Adam's state, named as in `optimizer_tensors`."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    moments = {"exp_avg", "exp_avg_sq"}
+    shapes = {f"{i}.{name}": p.shape for i, p in enumerate(parameters) for name in moments}
+    return shapes | {f"{i}.step": torch.Size([]) for i in range(len(parameters))}
+
+
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     content = optimizer.state_dict()
     for key, tensor in tensors.items():

@@ -22,7 +22,13 @@ from canet.errors import CanetError
 from canet.methods import Batch, Method, Settings
 from canet.nn.operations import fused
 from canet.store.run_folder import RunFolder
-from canet.store.tensors import optimizer_tensors, prefixed, restore_optimizer, without_prefix
+from canet.store.tensors import (
+    adam_shapes,
+    optimizer_tensors,
+    prefixed,
+    restore_optimizer,
+    without_prefix,
+)
 from canet.training.snapshot import Snapshot
 from canet.util import distributed
 from canet.util.signals import received_signal
@@ -190,7 +196,8 @@ class Loop:
         return state
 
     def restore(self, saved: Mapping[str, Tensor]) -> None:
-        """Restore a state of this run that `tensors` returned."""
+        """Restore a state that `tensors` returned; the state of another run is an error."""
+        self._check(saved)
         self.method.load_state_dict(without_prefix("method", saved))
         for name, tensor in self.method.training_state().items():
             tensor.detach().copy_(saved[f"training.{name}"])
@@ -207,6 +214,21 @@ class Loop:
             self.stream.wait_stream(torch.cuda.current_stream(self.device))
             if "rng.cuda" in saved:
                 self._generator.set_state(saved["rng.cuda"])
+
+    def _check(self, saved: Mapping[str, Tensor]) -> None:
+        """Reject a state whose names, shapes, types or epoch do not fit this run."""
+        own = self.tensors()
+        optional = {f"adam.{name}": shape for name, shape in adam_shapes(self.optimizer).items()}
+        optional["rng.cuda"] = own["rng.cuda"].shape if "rng.cuda" in own else torch.Size([16])
+
+        def forms(state: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+            return {n: (t.shape, t.dtype) for n, t in state.items() if n not in optional}
+
+        fits = forms(saved) == forms(own) and all(
+            saved[name].shape == optional[name] for name in optional.keys() & saved.keys()
+        )
+        if not fits or not 0 < int(saved["epoch"]) < self.settings.epochs:
+            raise CanetError("the checkpoint belongs to another run")
 
 
 class Checkpoints:

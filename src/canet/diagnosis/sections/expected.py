@@ -167,14 +167,14 @@ def expected_score(
         calibration = Calibration.fit_with_bias(valid, y)
     probabilities = softmax(calibration.apply(new), axis=1)
     confidence = float(scorer.pseudo_values(new, probabilities).mean())
-    validation, before = float(scorer.pseudo_values(valid, y).mean()), score(scorer, valid, y)
+    before = score(scorer, valid, y)
     assert before is not None
     labelled = new[known], labels[known]
     actual = score(scorer, *labelled)
     source: Source = "auto" if is_known and is_auto else "held_out" if is_known else "confidence"
     low, centre, high = ERRORS[KINDS[metric], source]
     estimate = (confidence + held_out) / 2 if is_known else confidence
-    value = float(np.clip(estimate + centre, 0, validation))
+    value = float(np.clip(estimate + centre, 0, before.value))
     positive = 1 if rarer is None else rarer
     nodes, truth = labelled if actual else (valid, y)
     answer = np.zeros_like(nodes)
@@ -185,7 +185,7 @@ def expected_score(
         value=value,
         low=float(np.clip(estimate + low, 0, value)),
         high=float(np.clip(estimate + high, value, 1)),
-        validation=validation,
+        validation=before.value,
         validation_low=before.low,
         held_out=held_out,
         confidence=confidence,
