@@ -100,7 +100,7 @@ def read_user_graph(
     Args:
         data: Graph with `x` and `edge_index`, or the result of `GraphStore.open`.
         batch: Number or name $[N]$ of each node's graph; None for `data.batch`.
-        undirected: Whether to add the reverse of each edge; a graph store is not changed.
+        undirected: Whether to add the reverse of each edge. A graph store must have them.
         without: Numbers of the columns of x that are set to 0.
     """
     if not is_graph(data):
@@ -113,6 +113,8 @@ def read_user_graph(
             raise InputError("a graph store is one graph: leave out batch")
         if without:
             raise InputError("no column of a graph store is left out: pass GraphStore(path).load()")
+        if undirected:
+            check_both_ways(data)
         return UserGraph(data.x, csr=data.csr, node_id=data.node_id)
     x = check_features(data.get("x"), without)
     if x.layout == torch.strided and np.count_nonzero(x) <= MAX_NONZERO_SHARE * x.numel():

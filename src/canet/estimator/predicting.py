@@ -59,6 +59,8 @@ class PredictionMixin:
         """
         check_is_fitted(self)
         if is_graph(data) and in_memory and "csr" in data:
+            if self.both_ways_:
+                check_both_ways(data)
             data = data.store
         given: GraphObject
         if is_graph(data):
@@ -66,8 +68,6 @@ class PredictionMixin:
         else:
             options = ReadOptions(earlier=self.array_names_)
             given = read_columns(data, options, self.encoding_, in_memory)
-        if self.both_ways_ and "csr" in given:
-            check_both_ways(given)
         encoding = given.get("encoding")
         if encoding is None or encoding == self.encoding_:
             return given
