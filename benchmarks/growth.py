@@ -17,10 +17,10 @@ from torch import Tensor
 
 from benchmarks.implementations import Clock
 from benchmarks.memory import Meter, out_of_memory
-from canet.data.metrics import METRICS
 from canet.methods import Batch, Method
 from canet.methods.canet import CaNetMethod, CaNetSettings
 from canet.nn import Graph
+from canet.scoring.metrics import METRICS
 from canet.training.loop import EPOCHS_BETWEEN_CHECKS, Loop, train_loops
 from canet.util.torch_state import seeded
 

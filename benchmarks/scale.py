@@ -31,12 +31,12 @@ from canet.methods import BACKBONES, Method, get_method
 from canet.models import Auto
 from canet.nn import Graph
 from canet.nn.operations import select_rows
+from canet.reading.pieces import Pieces
+from canet.reading.rows import RowCache
 from canet.training import Trainer
 from canet.training.device_batches import DeviceBatches, DeviceData
 from canet.training.epochs import epochs_of
-from canet.training.feature_rows import RowCache
 from canet.training.fields import TaskFields
-from canet.training.pieces import Pieces
 from canet.util.devices import device_name, pick_device
 from canet.util.memory import keep_freed_memory
 from canet.util.sparse import Csr

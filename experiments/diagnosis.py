@@ -23,9 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from canet.data.metrics import METRICS, Metric, rarer_class
 from canet.diagnosis.advice import LARGE_LOSS
-from canet.diagnosis.estimate import auc
 from canet.diagnosis.sections.expected import (
     KINDS,
     MAX_LOSS,
@@ -36,6 +34,8 @@ from canet.diagnosis.sections.expected import (
 from canet.diagnosis.sections.shift import class_shares
 from canet.models import Fitted
 from canet.models.parts import VALID, Logits
+from canet.scoring.intervals import auc
+from canet.scoring.metrics import METRICS, Metric, rarer_class
 from experiments.choice import AUTO, CITATION, Case, cases, group, table_text, train
 
 NETWORKS = ("erm-gcn", "canet-gcn dropout=0.2 interventions=inferred", "erm-sage norm=layer")

@@ -24,6 +24,7 @@ from canet.models.reader import Reader
 from canet.paper.experiment import Experiment
 from canet.paper.finished_runs import FinishedRuns
 from canet.paper.scope import TaskSpec
+from canet.reading.prepared import PreparedGraph
 from canet.report.figures import draw_bars, new_figure, share_legend, tidy
 from canet.report.labels import backbone_label, method_label
 from canet.report.score import Score
@@ -31,7 +32,6 @@ from canet.report.tables import Cell, Table
 from canet.runs.evaluate import open_trainer
 from canet.store import RunConfig, RunFolder
 from canet.training import Trainer
-from canet.training.prepared import PreparedGraph
 from canet.util.rendering import save_figure
 from canet.util.sparse import select_rows
 

@@ -13,10 +13,12 @@ import canet
 ROOT = Path(canet.__file__).parent
 LAYERS = [
     {"_version", "errors", "settings", "util"},
+    {"scoring"},
     {"data"},
     {"nn"},
     {"methods"},
     {"store"},
+    {"reading"},
     {"training"},
     {"models"},
     {"defaults"},

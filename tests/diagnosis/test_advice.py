@@ -22,11 +22,11 @@ from canet.diagnosis.advice import (
 )
 from canet.diagnosis.columns import ColumnShift
 from canet.diagnosis.context import ModelSummary
-from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.risk import Risk
 from canet.diagnosis.sections.concept import Concept, Relation
 from canet.diagnosis.sections.expected import MAX_LOSS, ExpectedScore, RenamedClasses
 from canet.diagnosis.sections.shift import ClassShare, Part, Shift
+from canet.scoring.intervals import Estimate
 
 VALID, BASE = 0.9, 0.5
 LOST = VALID - MAX_LOSS["held_out"] - 0.01

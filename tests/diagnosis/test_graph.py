@@ -12,7 +12,7 @@ from canet.data.graph import UserGraph
 from canet.diagnosis.graph import read_graph, sample, seed_of
 from canet.estimator.classifier import NodeClassifier
 from canet.nn import BACKBONES
-from canet.training.prepared import PreparedGraph
+from canet.reading.prepared import PreparedGraph
 from tests.support.planted import neighbours_sign, planted, random_graph, sign_of
 
 

@@ -12,8 +12,8 @@ from torch_geometric.data import Data
 from canet import NodeClassifier
 from canet.diagnosis import Diagnosis, diagnose
 from canet.diagnosis.blocks import OTHERS
-from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.risk import MAX_ROWS, Risk, risks_of
+from canet.scoring.intervals import Estimate
 
 N, DRAWS = 400, 3
 VALID = np.arange(N) >= 200

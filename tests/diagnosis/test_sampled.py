@@ -14,7 +14,7 @@ from canet.diagnosis import graph, sampled
 from canet.diagnosis.graph import read_graph
 from canet.models import auto
 from canet.models.portfolio import Recipe
-from canet.training.prepared import PreparedGraph
+from canet.reading.prepared import PreparedGraph
 from tests.support.stores import NUM_NODES, never_load, write_store
 
 MODELS = (

@@ -18,7 +18,7 @@ from canet.estimator.reference import (
 from canet.methods import METHODS, Method
 from canet.models import FittedNetwork
 from canet.models.reader import Reader
-from canet.training.prepared import PreparedGraph
+from canet.reading.prepared import PreparedGraph
 from tests.support.tiny import QUICK, tiny_task
 
 

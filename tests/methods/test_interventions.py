@@ -27,10 +27,10 @@ from canet.methods.interventions import (
     spread_between,
 )
 from canet.nn import ShiftedFeatures, SparseMatrix
+from canet.reading.predict import read
+from canet.reading.prepared import PreparedGraph
 from canet.settings import override
 from canet.training import Trainer
-from canet.training.inference import read
-from canet.training.prepared import PreparedGraph
 from tests.support.tiny import tiny_task
 from tests.support.trainers import make, run_until, same_run
 

@@ -7,7 +7,7 @@ import torch
 from canet.data.graph import read_user_graph
 from canet.methods import METHODS
 from canet.models import Average, FittedNetwork
-from canet.training.prepared import PreparedGraph
+from canet.reading.prepared import PreparedGraph
 from tests.support.user_graphs import small_user_graph
 
 

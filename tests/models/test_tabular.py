@@ -18,7 +18,7 @@ from canet.models import Learner, Options, restore
 from canet.models.linear import Linear
 from canet.models.tabular import Columns
 from canet.models.trees import Trees
-from canet.training.prepared import PreparedGraph, task_graph
+from canet.reading.prepared import PreparedGraph, task_graph
 from tests.support.commands import call
 from tests.support.gpu import needs_gpu
 from tests.support.small_task import small_task, with_columns, with_garbage

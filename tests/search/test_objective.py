@@ -8,9 +8,9 @@ import torch
 
 from canet.data import load_task
 from canet.data.benchmarks import synthetic
-from canet.data.metrics import METRICS
 from canet.methods import BACKBONES, METHODS, get_method
 from canet.runs import evaluate
+from canet.scoring.metrics import METRICS
 from canet.search.objective import Objective, without_test_labels
 from canet.settings import describe_settings, override
 from canet.store import RunConfig

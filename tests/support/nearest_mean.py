@@ -11,7 +11,7 @@ from torch import Tensor
 from canet.data.task import ShiftTask
 from canet.models import Fitted, Learner
 from canet.nn.model import Prediction
-from canet.training.prepared import PreparedGraph
+from canet.reading.prepared import PreparedGraph
 from canet.util.colour import Colour
 from canet.util.sparse import select_rows
 

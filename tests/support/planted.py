@@ -21,10 +21,10 @@ from canet.estimator.reference import Reference, id_checksums
 from canet.models import Fitted
 from canet.models.base import State
 from canet.models.reader import Reader
-from canet.nn.calibration import Calibration
 from canet.nn.model import Prediction
+from canet.reading.prepared import PreparedGraph
+from canet.scoring.calibration import Calibration
 from canet.store.result import Candidate
-from canet.training.prepared import PreparedGraph
 
 Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Features $[N, D]$ and edges $[2, E]$ → logits $[N, C]$."""

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from canet.nn.operations import fused
+from canet.reading.prepared import task_graph
 from canet.training import Trainer, device_batches, feature_rows, prepared
 from canet.training.device_batches import DeviceBatches, DeviceData, epoch_order, epoch_seed
 from canet.training.epochs import BatchEpochs
-from canet.training.prepared import task_graph
 from tests.support.gpu import needs_gpu
 from tests.support.trainers import make as new_trainer
 

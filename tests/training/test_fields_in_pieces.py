@@ -15,9 +15,9 @@ from canet.data.task_file import load_store_task
 from canet.errors import InputError
 from canet.methods import Batch, get_method
 from canet.nn import Operator, SparseMatrix
+from canet.reading.prepared import prepare_graph
 from canet.training import Trainer, feature_rows, pieces
 from canet.training import fields as fields_module
-from canet.training.prepared import prepare_graph
 from tests.support.gpu import needs_gpu
 from tests.support.stores import never_load, write_store
 from tests.support.tiny import tiny_task

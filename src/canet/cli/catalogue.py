@@ -86,7 +86,7 @@ def backbones(as_json: Json = False) -> None:
 
 def _show_tasks(descriptions: Sequence[TaskDescription]) -> None:
     """Print the tasks; on a narrow terminal only their sizes and files."""
-    from canet.data.metrics import METRICS
+    from canet.scoring.metrics import METRICS
     from canet.util.console import console, print_table
 
     columns = ["task", "nodes", "edges", "classes", "features", "shift", "metric"]
@@ -118,7 +118,7 @@ def _files(d: TaskDescription) -> str:
 
 def _show_task(d: TaskDescription) -> None:
     """Print one task with its splits and files."""
-    from canet.data.metrics import METRICS
+    from canet.scoring.metrics import METRICS
     from canet.util.console import print_table
 
     nodes, edges, classes, features = d.statistics

@@ -75,8 +75,8 @@ def compare(
 
 def _show(summaries: list[dict[str, Any]], report: Path) -> None:
     """Print a table with the best method first."""
-    from canet.data.metrics import METRICS
     from canet.data.task_file import TEST
+    from canet.scoring.metrics import METRICS
     from canet.util.console import print_table, spread_text
 
     rows = []

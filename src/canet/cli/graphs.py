@@ -90,9 +90,9 @@ def fit(
     are compared and averaged. On a terminal, Ctrl-C stops the comparison and keeps the models that
     are finished. After any other interruption, run the command again to continue.
     """
-    from canet.data.metrics import METRICS
     from canet.defaults import changed
     from canet.models import get_backbone_name
+    from canet.scoring.metrics import METRICS
     from canet.store.model_folder import check_target
 
     changes = settings.changes
@@ -199,9 +199,9 @@ def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
 
 
 def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
-    from canet.data.metrics import METRICS
     from canet.errors import listed
     from canet.estimator.summary import percent
+    from canet.scoring.metrics import METRICS
     from canet.util.console import print_table, print_text
 
     for note in notes:

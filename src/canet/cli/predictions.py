@@ -70,8 +70,8 @@ def predict(
     summary |= {"threshold": limit, "out": str(out)}
 
     def show(summary: dict[str, Any]) -> None:
-        from canet.data.metrics import METRICS
         from canet.estimator.summary import compared
+        from canet.scoring.metrics import METRICS
         from canet.util.console import print_table, print_text
 
         counts = sorted(summary["predictions"].items(), key=lambda item: -item[1])

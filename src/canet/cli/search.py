@@ -105,7 +105,7 @@ def search(
 
 def _show(best: dict[str, Any]) -> None:
     """Print the best trials, the importance of the settings, and the next command."""
-    from canet.data.metrics import METRICS
+    from canet.scoring.metrics import METRICS
     from canet.util.console import print_table
 
     names = list(best["settings"])

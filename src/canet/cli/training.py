@@ -158,7 +158,7 @@ def _failure(failed: list[FailedJob], seeds: int) -> Exception:
 
 def _show_scores(summary: dict[str, Any]) -> None:
     """Print the scores of runs that differ only in their seed."""
-    from canet.data.metrics import METRICS
+    from canet.scoring.metrics import METRICS
     from canet.util.console import print_table, summary_rows
 
     shift, generator = summary["protocol"], summary["generator"]

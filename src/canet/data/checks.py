@@ -16,8 +16,8 @@ from torch import Tensor
 
 from canet.data.arrays import as_array, as_column, as_tensor, dtype_name
 from canet.data.labels import check_labels
-from canet.data.metrics import METRICS
 from canet.errors import InputError, check_name, first_line, listed
+from canet.scoring.metrics import METRICS
 from canet.util.memory import check_memory
 from canet.util.sparse import from_scipy
 

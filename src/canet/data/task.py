@@ -24,8 +24,8 @@ from canet.data.checks import (
 from canet.data.digest import DataDigest, digest_parts
 from canet.data.graph_data import GraphData, GraphObject
 from canet.data.labels import check_values
-from canet.data.metrics import METRICS, Metric, rarer_class
 from canet.errors import InputError
+from canet.scoring.metrics import METRICS, Metric, rarer_class
 from canet.util.sparse import components
 
 IN_DISTRIBUTION_SPLITS = ("train", "valid", "test_id")

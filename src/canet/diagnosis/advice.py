@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from canet.data.metrics import METRICS
 from canet.diagnosis.context import ModelSummary
 from canet.diagnosis.risk import Risk
 from canet.diagnosis.sections.concept import Concept
 from canet.diagnosis.sections.expected import ExpectedScore
 from canet.diagnosis.sections.reliance import Reliance
 from canet.diagnosis.sections.shift import Shift
+from canet.scoring.metrics import METRICS
 from canet.util.rendering import percent
 
 LARGE_LOSS = 0.1  # of the score, after which a model should not be used as it is

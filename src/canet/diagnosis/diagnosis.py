@@ -16,7 +16,6 @@ from markupsafe import Markup
 from pydantic_core import to_json
 
 from canet.data.graph_data import GraphLike, NodeSet
-from canet.data.metrics import METRICS
 from canet.diagnosis.advice import Found
 from canet.diagnosis.blocks import column_names, feature_blocks
 from canet.diagnosis.context import NEW, TRAINING, Context, ModelSummary
@@ -28,6 +27,7 @@ from canet.errors import InputError, check_name, warn_user
 from canet.estimator.classifier import NodeClassifier
 from canet.estimator.held_out import held_out_score
 from canet.models import all_methods
+from canet.scoring.metrics import METRICS
 from canet.util.progress import Display
 from canet.util.rendering import percent, write_page
 

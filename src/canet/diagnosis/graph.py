@@ -19,9 +19,7 @@ from canet.data.checks import check_times
 from canet.data.graph import UserGraph, match_classes
 from canet.data.graph_data import GraphLike, NodeSet
 from canet.data.labels import check_labels
-from canet.data.metrics import METRICS, Metric
 from canet.data.task import sample_nodes
-from canet.diagnosis.estimate import Estimate, score
 from canet.diagnosis.sampled import MAX_NODES, sampled_part
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
@@ -29,7 +27,9 @@ from canet.estimator.plan import fits_in_memory
 from canet.estimator.reference import Reference, id_checksums
 from canet.models import Average, Fitted, FittedLinear, FittedNetwork, FittedTrees
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
-from canet.training.prepared import PreparedGraph
+from canet.reading.prepared import PreparedGraph
+from canet.scoring.intervals import Estimate, score
+from canet.scoring.metrics import METRICS, Metric
 from canet.util.sparse import components, from_scipy, to_scipy
 
 MAX_DENSE = 64  # columns of a matrix that is not kept sparse

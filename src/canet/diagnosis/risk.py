@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from canet.diagnosis.blocks import OTHERS, Blocks
 from canet.diagnosis.columns import ColumnShift
-from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.sections.reliance import Reliance
 from canet.diagnosis.sections.shift import Shift
+from canet.scoring.intervals import Estimate
 
 MAX_ROWS = 10
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from canet.data.graph import UserGraph
 from canet.nn.sampling import draw_neighbours
-from canet.training.prepared import PreparedGraph
+from canet.reading.prepared import PreparedGraph
 from canet.util.sparse import select_rows
 
 MAX_NODES = 2_000

@@ -6,9 +6,9 @@ import re
 from html import escape
 from typing import Any
 
-from canet.data.metrics import METRICS
 from canet.errors import listed, printable
 from canet.estimator.summary import percent
+from canet.scoring.metrics import METRICS
 from canet.training.trainer import versions
 
 

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from canet.data.graph_data import Column, GraphLike, NodeSet, is_graph
 from canet.data.graph_files.encoding import Encoding
-from canet.data.metrics import METRICS
 from canet.data.task import ShiftTask
 from canet.defaults import changed
 from canet.errors import InputError, check_name, unknown_name, warn_user
@@ -47,8 +46,9 @@ from canet.models import (
     get_learner,
 )
 from canet.models.reader import Reader
+from canet.reading.prepared import PreparedGraph, share_graph
+from canet.scoring.metrics import METRICS
 from canet.training import Callback
-from canet.training.prepared import PreparedGraph, share_graph
 from canet.util.devices import pick_device
 from canet.util.jobs import open_pool
 from canet.util.progress import Display, fit_display

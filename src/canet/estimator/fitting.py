@@ -20,7 +20,7 @@ from canet.data.user_task import UserTask, user_task
 from canet.errors import InputError, check_name, warn_user
 from canet.estimator.plan import Plan, plan_training
 from canet.methods.base import ModelSettings
-from canet.training.prepared import PreparedGraph, prepare_graph
+from canet.reading.prepared import PreparedGraph, prepare_graph
 
 MAX_SCALE = 100
 """Ratio of the largest numbers of two columns above which one of them hides the other."""

@@ -9,8 +9,8 @@ from canet.estimator.classifier import NodeClassifier
 from canet.estimator.fitting import class_weights, planner, training_data
 from canet.models import Auto, Options, get_learner
 from canet.models.parts import VALID, Parts
+from canet.reading.prepared import share_graph
 from canet.settings import override
-from canet.training.prepared import share_graph
 
 
 def held_out_score(model: NodeClassifier, data: GraphLike | None) -> float | None:

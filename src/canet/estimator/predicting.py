@@ -14,15 +14,15 @@ from canet.data.graph import check_both_ways, match_classes
 from canet.data.graph_data import Column, GraphLike, GraphObject, NodeSet, is_graph
 from canet.data.graph_files import ReadOptions, read_columns
 from canet.data.graph_files.encoding import Encoding, Roles
-from canet.data.metrics import METRICS
 from canet.errors import InputError, warn_user
 from canet.estimator.reference import Reference
-from canet.estimator.scoring import Outcome, check_recall, check_scorable
 from canet.models import Fitted, MethodClass, describe_method
 from canet.models.reader import Reader
-from canet.nn.calibration import Calibration, Threshold
 from canet.nn.model import Prediction
-from canet.training.prepared import prepare_graph
+from canet.reading.prepared import prepare_graph
+from canet.scoring.calibration import Calibration, Threshold
+from canet.scoring.metrics import METRICS
+from canet.scoring.outcome import Outcome, check_recall, check_scorable
 
 MIN_FLAGGED = 10
 """Number of nodes above a threshold from which their share is compared with validation nodes."""

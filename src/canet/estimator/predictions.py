@@ -16,8 +16,8 @@ from canet.data.graph import UserGraph, split_sets
 from canet.data.graph_data import GraphLike, GraphObject
 from canet.errors import CanetError, InputError, check_name, warn_user
 from canet.estimator.classifier import NodeClassifier
-from canet.estimator.scoring import Outcome, check_scorable
-from canet.nn.calibration import Threshold
+from canet.scoring.calibration import Threshold
+from canet.scoring.outcome import Outcome, check_scorable
 from canet.util.files import atomic_path, check_regular
 
 FILES = (".csv", ".parquet")

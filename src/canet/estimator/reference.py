@@ -14,9 +14,9 @@ from torch import Tensor
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, first_line
 from canet.models.reader import Reader
-from canet.nn.calibration import Calibration
 from canet.nn.model import Prediction
 from canet.nn.sampling import draw_neighbours
+from canet.scoring.calibration import Calibration
 from canet.util.sparse import select_rows
 
 MAX_NODES = 5_000

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from canet.data.metrics import METRICS
 from canet.errors import listed
 from canet.models.auto import AVERAGE, LARGEST_CLASS
+from canet.scoring.metrics import METRICS
 from canet.store.result import Candidate
 
 MIN_GAIN = 0.02

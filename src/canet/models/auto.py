@@ -29,12 +29,12 @@ from canet.models.base import Fitted, Learner, OutOfTime
 from canet.models.parts import VALID, Logits, Parts, weights_of
 from canet.models.portfolio import ON_CPU, PRESETS, Recipe, recipes_of
 from canet.models.trees import import_boosting
+from canet.reading.prepared import forget_large
 from canet.settings import setting
 from canet.store.result import Candidate
 from canet.store.run_folder import CONFIG, RunFolder
 from canet.training import Callback
 from canet.training.loop import Progress
-from canet.training.prepared import forget_large
 from canet.util.colour import Colour
 from canet.util.files import WriteError
 from canet.util.jobs import Pool, WorkerDied, run_all

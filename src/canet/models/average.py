@@ -13,9 +13,9 @@ from canet.data.task import ShiftTask
 from canet.errors import VersionError
 from canet.models.base import Fitted, State, entry, restore
 from canet.nn.model import Prediction
+from canet.reading.predict import Part
+from canet.reading.prepared import PreparedGraph
 from canet.store.tensors import prefixed, without_prefix
-from canet.training.inference import Part
-from canet.training.prepared import PreparedGraph
 
 
 class Average(Fitted):

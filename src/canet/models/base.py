@@ -20,14 +20,14 @@ from canet.errors import CanetError, InputError, VersionError
 from canet.methods import Settings
 from canet.methods.base import ModelSettings
 from canet.nn.model import Prediction
+from canet.reading.predict import Part
+from canet.reading.prepared import PreparedGraph, task_graph
 from canet.store.config import RunConfig
 from canet.store.result import Candidate, RunResult
 from canet.store.run_folder import RunFolder
 from canet.training import Callback
 from canet.training.fields import hides_shifted_nodes
-from canet.training.inference import Part
 from canet.training.loop import Progress
-from canet.training.prepared import PreparedGraph, task_graph
 from canet.training.trainer import peak_memory_mb, run_config, versions, weighted_digest
 from canet.util.colour import Colour
 from canet.util.devices import device_name, pick_device

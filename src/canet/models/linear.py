@@ -25,9 +25,9 @@ from canet.models.tabular import (
     training_rows,
 )
 from canet.nn.model import Features, Prediction, linear_map
+from canet.reading.prepared import PreparedGraph
 from canet.settings import override, setting
 from canet.training.loop import Progress
-from canet.training.prepared import PreparedGraph
 from canet.util.colour import Colour
 from canet.util.devices import recorded
 from canet.util.torch_state import seeded

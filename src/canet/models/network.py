@@ -17,14 +17,14 @@ from canet.methods import Backbone, Method, Settings, get_backbone, get_method
 from canet.methods.base import ModelSettings
 from canet.models.base import Fitted, Learner, Options, State, entry
 from canet.nn.model import Prediction
+from canet.reading.predict import Part, read, read_parts
+from canet.reading.prepared import PreparedGraph
 from canet.settings import override
 from canet.store.config import RunConfig
 from canet.store.run_folder import RunFolder
 from canet.training import Run, Trainer
 from canet.training.fields import TaskFields
-from canet.training.inference import Part, read, read_parts
 from canet.training.loop import Progress
-from canet.training.prepared import PreparedGraph
 
 
 class FittedNetwork(Fitted):

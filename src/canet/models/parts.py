@@ -16,9 +16,9 @@ from canet.data.task import MAX_SCORED, ShiftTask, sample_nodes
 from canet.models.base import Fitted
 from canet.models.shifts import HELD_OUT, simulate_shifts
 from canet.models.tabular import node_weights
+from canet.reading.prepared import share_graph, task_graph
 from canet.store.result import Candidate
 from canet.store.summary import OOD
-from canet.training.prepared import share_graph, task_graph
 
 TEMPERATURE = 0.2
 """Difference in likelihood for which a model has e times the weight of another."""

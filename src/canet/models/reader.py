@@ -10,8 +10,8 @@ from torch import Tensor
 from canet.data.graph import UserGraph
 from canet.models.base import Fitted
 from canet.nn.model import Prediction
-from canet.training.inference import Part
-from canet.training.prepared import PreparedGraph
+from canet.reading.predict import Part
+from canet.reading.prepared import PreparedGraph
 
 
 @dataclass(eq=False)

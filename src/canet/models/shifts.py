@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from canet.data.graph_data import GraphData
-from canet.data.metrics import METRICS
 from canet.data.task import ShiftTask, sample_nodes
 from canet.errors import listed
+from canet.scoring.metrics import METRICS
 from canet.util.sparse import select_rows, to_scipy
 from canet.util.torch_state import limited_threads
 

@@ -14,11 +14,11 @@ from canet.data.task import MAX_SCORED, ShiftTask, sample_nodes
 from canet.methods.base import ModelSettings
 from canet.nn import Features
 from canet.nn.model import rows_of
+from canet.reading.prepared import PreparedGraph, as_dense, task_graph
+from canet.reading.rows import bytes_of
+from canet.reading.scaling import CPU, ROWS_AT_ONCE, Scaler
 from canet.settings import setting
-from canet.training.feature_rows import bytes_of
-from canet.training.features import CPU, ROWS_AT_ONCE, Scaler
 from canet.training.fields import hides_shifted_nodes
-from canet.training.prepared import PreparedGraph, as_dense, task_graph
 from canet.util.devices import has_room
 from canet.util.files import scratch_array
 from canet.util.progress import say

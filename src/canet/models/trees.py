@@ -27,9 +27,9 @@ from canet.models.tabular import (
 )
 from canet.nn import Features
 from canet.nn.model import Prediction
+from canet.reading.prepared import PreparedGraph, as_dense
 from canet.settings import override, setting
 from canet.training.loop import Progress
-from canet.training.prepared import PreparedGraph, as_dense
 from canet.util.colour import Colour
 from canet.util.sparse import to_scipy
 from canet.util.torch_state import limited_threads

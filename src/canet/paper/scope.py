@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from canet.data import DATASETS, file_status
 from canet.data.benchmarks.dataset import PROTOCOLS
-from canet.data.metrics import METRICS
 from canet.defaults import task_settings
 from canet.errors import check_name
 from canet.methods import get_method
+from canet.scoring.metrics import METRICS
 from canet.settings import override
 from canet.store import RunConfig
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from canet.data import DATASETS, GENERATORS, Dataset
 from canet.data.benchmarks.dataset import USER_GRAPH
-from canet.data.metrics import METRICS
 from canet.methods import METHODS, Settings
 from canet.models import all_methods
 from canet.report.comparison import NO_CONTEXT, Comparison, Contender, ReportContext, differences
@@ -18,6 +17,7 @@ from canet.report.curves import Chart, draw_chart, read_curves
 from canet.report.labels import backbone_label
 from canet.report.score import Score
 from canet.report.section_tables import SectionTable, cost_table, score_table, variant_table
+from canet.scoring.metrics import METRICS
 from canet.store import RunConfig
 from canet.store.summary import LEFT_OUT, OOD
 

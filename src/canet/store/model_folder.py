@@ -22,7 +22,7 @@ from torch import Tensor
 from canet.data.graph_files.encoding import Encoding, Roles
 from canet.errors import CanetError, MissingFileError, VersionError
 from canet.methods.base import Findings
-from canet.nn.calibration import Calibration
+from canet.scoring.calibration import Calibration
 from canet.store.checksums import CONTENT, FILES, ChecksummedFolder
 from canet.store.result import Candidate
 from canet.store.tensors import pack

@@ -15,12 +15,12 @@ from canet.methods.base import Scaling
 from canet.nn import Block, Features, Graph, GraphModel, Operator
 from canet.nn.blocks import ReceptiveField
 from canet.nn.model import rows_of
+from canet.reading.pieces import Pieces
+from canet.reading.prepared import task_graph
+from canet.reading.rows import RowReader
+from canet.reading.scaling import CPU
 from canet.training.device_batches import DeviceData, epoch_order, epoch_seed
-from canet.training.feature_rows import RowReader
-from canet.training.features import CPU
-from canet.training.pieces import Pieces
 from canet.training.prefetch import prefetched
-from canet.training.prepared import task_graph
 from canet.util import distributed
 
 TRAINING_GRAPH_SPLITS = ("train", "valid", "test_id")

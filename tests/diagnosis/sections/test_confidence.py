@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.sections.confidence import (
     abstention,
     calibration_error,
@@ -15,6 +14,7 @@ from canet.diagnosis.sections.confidence import (
     reliability,
     reliability_bins,
 )
+from canet.scoring.intervals import Estimate
 from tests.support.planted import labelled, make_context, planted, random_graph, sign_of
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.graph import read_graph
 from canet.diagnosis.sections.reliance import Effect, Reliance, num_passes, reliance
+from canet.scoring.intervals import Estimate
 from tests.support.planted import Rule, neighbours_sign, planted, random_graph, sign_of
 
 BLOCKS = {"first": np.array([0, 1]), "third": np.array([3]), "rest": np.array([2, 4, 5])}

@@ -8,8 +8,8 @@ import numpy as np
 
 from canet.diagnosis.columns import CLEAR_EFFECT, CLEAR_P_VALUE, nonzero_entries
 from canet.diagnosis.context import Context
-from canet.diagnosis.estimate import auc_variance
 from canet.diagnosis.graph import Matrix, as_matrix, sample
+from canet.scoring.intervals import auc_variance
 
 MAX_NODES = 5000  # of the new graph
 MAX_COLUMNS = 1000

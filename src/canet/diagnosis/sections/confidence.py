@@ -9,8 +9,8 @@ import torch
 from scipy.special import softmax
 
 from canet.diagnosis.context import Context
-from canet.diagnosis.estimate import Estimate, auroc, share
-from canet.nn.calibration import Calibration
+from canet.scoring.calibration import Calibration
+from canet.scoring.intervals import Estimate, auroc, share
 
 NUM_BINS = 15
 NUM_COVERAGES = 20  # points of the abstention curve

@@ -13,11 +13,11 @@ from scipy.special import softmax
 from torch import Tensor
 
 from canet.data.checks import check_metric
-from canet.data.metrics import METRICS
 from canet.diagnosis.context import Context
-from canet.diagnosis.estimate import Estimate, score, share
 from canet.models.auto import AVERAGE
-from canet.nn.calibration import Calibration
+from canet.scoring.calibration import Calibration
+from canet.scoring.intervals import Estimate, score, share
+from canet.scoring.metrics import METRICS
 
 Values: TypeAlias = ArrayLike | Tensor
 MIN_GAIN = 0.1  # of accuracy, between the ends of the intervals

@@ -10,9 +10,9 @@ import numpy as np
 
 from canet.diagnosis.blocks import Blocks
 from canet.diagnosis.context import TRAINING, Context
-from canet.diagnosis.estimate import Estimate, normal, wilson
 from canet.diagnosis.graph import DiagnosedGraph
 from canet.diagnosis.perturb import draw_donors, rewire
+from canet.scoring.intervals import Estimate, normal, wilson
 
 ALL = "all features"
 EDGES = "edges"

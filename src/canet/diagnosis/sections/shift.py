@@ -21,10 +21,10 @@ from canet.diagnosis.columns import (
     kolmogorov_smirnov,
 )
 from canet.diagnosis.context import NEW, Context
-from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.graph import Matrix, as_matrix, sample
 from canet.diagnosis.two_sample import match_nodes, two_sample_test
 from canet.estimator.reference import homophily, id_checksums
+from canet.scoring.intervals import Estimate
 
 MAX_NODES = 5000  # per graph
 MAX_DISTRIBUTIONS = 6

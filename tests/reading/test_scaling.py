@@ -18,11 +18,11 @@ from canet.methods.base import Scaling
 from canet.methods.interventions import Interventions, as_scipy
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.nn.model import rows_of
+from canet.reading.predict import read
+from canet.reading.prepared import PreparedGraph
+from canet.reading.scaling import prepare_features
 from canet.settings import override
 from canet.training import Trainer
-from canet.training.features import prepare_features
-from canet.training.inference import read
-from canet.training.prepared import PreparedGraph
 from tests.support.tiny import (
     NUM_ID,
     NUM_NODES,

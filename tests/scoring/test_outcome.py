@@ -10,9 +10,9 @@ import pytest
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, roc_auc_score
 
 from canet import GraphStore, GraphStoreWriter, NodeClassifier
-from canet.data.metrics import METRICS
 from canet.errors import InputError, InputWarning
 from canet.estimator.predictions import write_predictions
+from canet.scoring.metrics import METRICS
 from tests.support.stores import write_store
 
 BATCHES: dict[str, Any] = {"batch_size": 16, "fanout": "4,4", "epochs": 5, "hidden": 8}

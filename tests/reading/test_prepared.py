@@ -15,8 +15,8 @@ import canet
 from canet.data.graph_data import GraphData
 from canet.errors import InputError
 from canet.nn import Operator
+from canet.reading.prepared import prepare_graph
 from canet.training import prepared
-from canet.training.prepared import prepare_graph
 from tests.support.user_graphs import small_user_graph
 
 QUICK = {"method": "canet", "epochs": 3, "hidden": 8, "device": "cpu", "verbose": 0}
@@ -103,7 +103,7 @@ def test_prediction_after_fit_prepares_nothing(monkeypatch: pytest.MonkeyPatch) 
         raise AssertionError("prepared again")
 
     for name in ("read_user_graph", "Graph"):
-        monkeypatch.setattr(f"canet.training.prepared.{name}", never)
+        monkeypatch.setattr(f"canet.reading.prepared.{name}", never)
     assert np.array_equal(model.predict_proba(data), expected)
     model.score(data)
     model.embed(data, nodes=[0, 1])

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import logsumexp, softmax
 
-from canet.data.metrics import rarer_class
 from canet.errors import InputError
+from canet.scoring.metrics import rarer_class
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 50.0
 SAME_PROBABILITY = 1e-9

@@ -10,9 +10,9 @@ from torch import Tensor
 from canet.errors import InputError
 from canet.methods import Method
 from canet.nn.model import Prediction, rows_of
-from canet.training.features import CPU
-from canet.training.pieces import Pieces
-from canet.training.prepared import PreparedGraph
+from canet.reading.pieces import Pieces
+from canet.reading.prepared import PreparedGraph
+from canet.reading.scaling import CPU
 
 Part = tuple[Tensor, Prediction]
 """Predictions of some nodes, and their rows in the result of all."""

@@ -6,7 +6,7 @@ from scipy.special import log_softmax, softmax
 from sklearn.metrics import f1_score
 
 from canet.errors import InputError
-from canet.nn.calibration import Calibration
+from canet.scoring.calibration import Calibration
 from tests.support.planted import labelled
 
 

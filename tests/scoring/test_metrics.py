@@ -8,7 +8,7 @@ from sklearn.metrics import accuracy_score, average_precision_score, f1_score, r
 from torch import Tensor
 
 from canet.data.graph_data import GraphData
-from canet.data.metrics import METRICS
+from canet.scoring.metrics import METRICS
 from tests.support.tiny import tiny_task
 
 CASES = [(name, c) for name, metric in METRICS.items() for c in ((2,) if metric.ranks else (2, 4))]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from canet.data.metrics import METRICS
-from canet.diagnosis.estimate import Estimate, auroc, normal, score, share
+from canet.scoring.intervals import Estimate, auroc, normal, score, share
+from canet.scoring.metrics import METRICS
 
 
 @pytest.mark.parametrize(("right", "of"), [(0, 20), (3, 20), (20, 20), (700, 1000)])

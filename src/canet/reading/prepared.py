@@ -21,9 +21,9 @@ from canet.methods.base import Scaling
 from canet.nn import Features, Graph, Operator, ShiftedFeatures
 from canet.nn.model import linear_map
 from canet.nn.operations import multiply
-from canet.training.feature_rows import RowReader, pinned
-from canet.training.features import CPU, Scaler, prepare_features
-from canet.training.pieces import Pieces
+from canet.reading.pieces import Pieces
+from canet.reading.rows import RowReader, pinned
+from canet.reading.scaling import CPU, Scaler, prepare_features
 from canet.util.devices import has_room
 from canet.util.files import scratch_array
 from canet.util.memory import return_freed_memory

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from scipy.stats import norm, t
 
-from canet.data.metrics import Metric
+from canet.scoring.metrics import Metric
 
 Value = TypeVar("Value", float, np.ndarray)
 QUANTILE = float(norm.ppf(0.975))  # of a 95 % interval

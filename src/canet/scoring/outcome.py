@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from canet.data.metrics import METRICS
 from canet.errors import InputError, warn_user
+from canet.scoring.metrics import METRICS
 
 
 def check_scorable(metric: str, y: Tensor, num_classes: int) -> None:

@@ -8,8 +8,8 @@ from canet.data.graph import UserGraph
 from canet.errors import InputError
 from canet.methods import BACKBONES, METHODS, Method
 from canet.nn.model import Prediction
-from canet.training.inference import read
-from canet.training.prepared import PreparedGraph
+from canet.reading.predict import read
+from canet.reading.prepared import PreparedGraph
 
 N, D, C = 14, 5, 3
 NODES = torch.tensor([9, 0, 13, 4])

@@ -12,7 +12,7 @@ from torch import Tensor
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.nn.model import rows_of
 from canet.nn.operations import fused, select_rows
-from canet.training.features import CPU, ROWS_AT_ONCE, Scaler, sparse_rows
+from canet.reading.scaling import CPU, ROWS_AT_ONCE, Scaler, sparse_rows
 from canet.util import distributed
 from canet.util.devices import has_room
 from canet.util.memory import free_memory

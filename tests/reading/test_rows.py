@@ -7,9 +7,9 @@ import torch
 
 from canet.methods.base import Scaling
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
+from canet.reading.rows import RowCache, RowReader
+from canet.reading.scaling import Scaler, prepare_features
 from canet.training import feature_rows, features
-from canet.training.feature_rows import RowCache, RowReader
-from canet.training.features import Scaler, prepare_features
 from tests.support.gpu import needs_gpu
 
 CPU = torch.device("cpu")

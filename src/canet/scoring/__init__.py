@@ -1,0 +1,1 @@
+"""From logits and labels to numbers: metrics, the one calibration, scores, intervals."""
