@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from canet import GraphStore, load
-from canet.training import pieces
+from canet.reading import pieces
 from tests.support.commands import QUICK, Canet, call
 from tests.support.stores import NUM_NODES, never_load, write_store
 from tests.support.user_tables import write_folder

@@ -19,8 +19,8 @@ from canet.errors import InputError
 from canet.models import auto
 from canet.models.portfolio import Recipe
 from canet.nn import Features
+from canet.reading import pieces
 from canet.reading.rows import RowReader
-from canet.training import pieces
 from tests.support.gpu import needs_gpu
 from tests.support.stores import NAMES, NUM_NODES, never_load, write_store
 from tests.support.user_tables import write_folder

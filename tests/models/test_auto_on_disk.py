@@ -21,8 +21,8 @@ from canet.models.base import WORK_FOLDER, Fitted
 from canet.models.parts import Parts
 from canet.models.portfolio import Recipe
 from canet.models.shifts import hold_out
+from canet.reading import pieces
 from canet.reading.prepared import task_graph
-from canet.training import pieces
 from tests.support.stores import never_load
 
 NUM_NODES = 160

@@ -14,8 +14,8 @@ from torch import Tensor
 from canet.errors import InputError
 from canet.methods import BACKBONES, get_method
 from canet.nn import Graph
+from canet.reading import pieces
 from canet.reading.pieces import Pieces
-from canet.training import pieces
 from canet.util.files import WriteError
 from canet.util.sparse import components
 

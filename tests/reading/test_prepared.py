@@ -15,8 +15,8 @@ import canet
 from canet.data.graph_data import GraphData
 from canet.errors import InputError
 from canet.nn import Operator
+from canet.reading import prepared
 from canet.reading.prepared import prepare_graph
-from canet.training import prepared
 from tests.support.user_graphs import small_user_graph
 
 QUICK = {"method": "canet", "epochs": 3, "hidden": 8, "device": "cpu", "verbose": 0}

@@ -7,9 +7,9 @@ import torch
 
 from canet.methods.base import Scaling
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
+from canet.reading import rows, scaling
 from canet.reading.rows import RowCache, RowReader
 from canet.reading.scaling import Scaler, prepare_features
-from canet.training import feature_rows, features
 from tests.support.gpu import needs_gpu
 
 CPU = torch.device("cpu")
@@ -46,7 +46,7 @@ def test_a_gpu_reads_from_its_memory_or_pinned_memory_by_itself(
     on_gpu: int, in_memory: int, by_gpu: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (on_gpu, on_gpu))
-    monkeypatch.setattr(feature_rows, "free_memory", lambda: in_memory)
+    monkeypatch.setattr(rows, "free_memory", lambda: in_memory)
     x = matrix(dtype).repeat(5, 1)
     reader = RowReader(x, torch.device("cuda"), lambda: torch.arange(len(x)))
     assert reader.is_read_by_gpu == by_gpu
@@ -63,7 +63,7 @@ def test_a_gpu_reads_from_its_memory_or_pinned_memory_by_itself(
 def test_rows_are_those_of_the_prepared_matrix(
     how: Scaling, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(features, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(scaling, "ROWS_AT_ONCE", 7)
     x = matrix(torch.float16 if kind == "half" else torch.float32)
     x[:, 2] = 3  # a constant column
     stored = x.to_sparse_csr() if kind == "sparse" else x
@@ -108,6 +108,6 @@ def test_memory_is_pinned_if_it_suffices_for_all_processes(
         return copy
 
     monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
-    monkeypatch.setattr(feature_rows, "free_memory", lambda: free)
-    monkeypatch.setattr(feature_rows.distributed, "processes_here", lambda: processes)
-    assert feature_rows.pinned(x) is (copy if expected else x)
+    monkeypatch.setattr(rows, "free_memory", lambda: free)
+    monkeypatch.setattr(rows.distributed, "processes_here", lambda: processes)
+    assert rows.pinned(x) is (copy if expected else x)

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from canet.nn.operations import fused
+from canet.reading import prepared, rows
 from canet.reading.prepared import task_graph
-from canet.training import Trainer, device_batches, feature_rows, prepared
+from canet.training import Trainer, device_batches
 from canet.training.device_batches import DeviceBatches, DeviceData, epoch_order, epoch_seed
 from canet.training.epochs import BatchEpochs
 from tests.support.gpu import needs_gpu
@@ -83,7 +84,7 @@ def test_captured_steps_read_pinned_memory(
     expected = make("erm", "cuda", scaling=scaling).run()
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (300, 300))
     monkeypatch.setattr(prepared, "has_room", lambda size, device: True)  # for the edges
-    monkeypatch.setattr(feature_rows, "free_memory", lambda: 2**30)
+    monkeypatch.setattr(rows, "free_memory", lambda: 2**30)
     trainer = make("erm", "cuda", scaling=scaling)
     assert trainer.fields._reader(False).is_read_by_gpu
     found = trainer.run()

@@ -15,8 +15,9 @@ from canet.data.task_file import load_store_task
 from canet.errors import InputError
 from canet.methods import Batch, get_method
 from canet.nn import Operator, SparseMatrix
+from canet.reading import pieces, rows
 from canet.reading.prepared import prepare_graph
-from canet.training import Trainer, feature_rows, pieces
+from canet.training import Trainer
 from canet.training import fields as fields_module
 from tests.support.gpu import needs_gpu
 from tests.support.stores import never_load, write_store
@@ -221,7 +222,7 @@ def test_a_gpu_reads_edges_and_features_wherever_they_are(
     stored, _ = both(tmp_path, kind=kind, weighted=True)
     settings = get_method("erm").settings_type(hidden=8, scaling=scaling, **SAMPLED)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, free))
-    monkeypatch.setattr(feature_rows, "free_memory", lambda: in_memory)
+    monkeypatch.setattr(rows, "free_memory", lambda: in_memory)
     losses, logits = [], []
     for device in ("cpu", "cuda"):
         trainer = Trainer(stored, "erm", "sage", settings, device=device)
