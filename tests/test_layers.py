@@ -13,9 +13,9 @@ import canet
 ROOT = Path(canet.__file__).parent
 LAYERS = [
     {"_version", "errors", "settings", "util"},
+    {"nn"},
     {"scoring"},
     {"data"},
-    {"nn"},
     {"methods"},
     {"store"},
     {"reading"},

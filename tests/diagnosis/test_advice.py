@@ -18,7 +18,7 @@ from canet.diagnosis.advice import (
     MIN_LOSS,
     STOP,
     USE,
-    Found,
+    Evidence,
 )
 from canet.diagnosis.columns import ColumnShift
 from canet.diagnosis.context import ModelSummary
@@ -44,14 +44,14 @@ DEGREES = Part("degrees", 0.5, "", 0.0, before=4.0, after=1.0)
 
 
 @pytest.fixture
-def calm(unlabelled: Diagnosis) -> Found:
+def calm(unlabelled: Diagnosis) -> Evidence:
     """Nothing was found: the score is kept, and the input has not shifted."""
     model = ModelSummary("erm", "gcn", ["a", "b"], "a", 6, {}, "accuracy")
     shift, concept = Shift([], [], [], (9, 9), []), Concept([], (9, 9))
-    return Found(model, SCORE, unlabelled.reliance, shift, concept, risks=[])
+    return Evidence(model, SCORE, unlabelled.reliance, shift, concept, risks=[])
 
 
-def test_without_findings_the_model_is_used(calm: Found) -> None:
+def test_without_findings_the_model_is_used(calm: Evidence) -> None:
     assert (calm.findings, calm.verdict) == ([], USE)
     assert replace(calm, shift=None, expected=None).findings == []
 
@@ -82,38 +82,38 @@ def test_without_findings_the_model_is_used(calm: Found) -> None:
     ],
 )
 def test_findings_about_the_score(
-    calm: Found, changes: dict[str, Any], verdict: str, words: str
+    calm: Evidence, changes: dict[str, Any], verdict: str, words: str
 ) -> None:
     found = replace(calm, expected=replace(SCORE, **changes))
     assert found.verdict == verdict
     assert [words in one.found for one in found.findings] == [True] * (verdict != USE)
 
 
-def changed(found: Found, **parts: Any) -> Found:
+def changed(found: Evidence, **parts: Any) -> Evidence:
     return replace(found, shift=replace(found.shift, **parts))
 
 
-def classes(found: Found, before: float, new: float) -> Found:
+def classes(found: Evidence, before: float, new: float) -> Evidence:
     return changed(found, classes=[ClassShare("b", before, before, new, nan)])
 
 
-def risk(found: Found, shift: float, *relied_on: bool) -> Found:
+def risk(found: Evidence, shift: float, *relied_on: bool) -> Evidence:
     column = ColumnShift("age", 0, shift, 1.0, 2.0, 0.0)
     risks = [Risk(f"age {i}", near(0.1), shift, column, one) for i, one in enumerate(relied_on)]
     return replace(found, risks=risks)
 
 
-def edges(found: Found, reliance: float, part: Part = DEGREES) -> Found:
+def edges(found: Evidence, reliance: float, part: Part = DEGREES) -> Evidence:
     own = replace(found.reliance, edges=replace(found.reliance.edges, lost=near(reliance)))
     return changed(replace(found, reliance=own), parts=[part])
 
 
-def weaker(found: Found, after: float) -> Found:
+def weaker(found: Evidence, after: float) -> Evidence:
     return replace(found, concept=Concept([Relation("7", "a", 0.9, after, 0.0)], (9, 9)))
 
 
 DATES = ColumnShift("opened", 0, 1.0, 0.0, 9.0, 0.0, is_date=True)
-INPUTS: dict[str, Callable[[Found], Found]] = {
+INPUTS: dict[str, Callable[[Evidence], Evidence]] = {
     "Predicts class b for 1.0 % of the nodes; it has 20.0 %": lambda f: classes(f, 0.2, 0.01),
     "Predicts class b for 45.0 % of the nodes": lambda f: classes(f, 0.2, 0.45),
     "relies on age 0, which has shifted": lambda f: risk(f, 0.4, True, False),
@@ -126,7 +126,7 @@ INPUTS: dict[str, Callable[[Found], Found]] = {
 
 @pytest.mark.parametrize("words", INPUTS)
 def test_a_finding_about_the_input_needs_no_step_if_labels_show_that_the_score_is_kept(
-    calm: Found, words: str
+    calm: Evidence, words: str
 ) -> None:
     found = INPUTS[words](calm)
     (one,) = found.findings
@@ -140,7 +140,7 @@ def test_a_finding_about_the_input_needs_no_step_if_labels_show_that_the_score_i
     assert unsure.verdict == CHECK_MEASURED
 
 
-def test_an_input_that_has_not_shifted_or_does_not_matter_is_no_finding(calm: Found) -> None:
+def test_an_input_that_has_not_shifted_or_does_not_matter_is_no_finding(calm: Evidence) -> None:
     for same in (
         classes(calm, 0.2, 0.3),
         risk(calm, 0.05, True),
@@ -154,7 +154,7 @@ def test_an_input_that_has_not_shifted_or_does_not_matter_is_no_finding(calm: Fo
 
 
 def test_the_strongest_verdict_counts_and_swapped_classes_explain_a_weaker_relation(
-    calm: Found,
+    calm: Evidence,
 ) -> None:
     found = replace(risk(calm, 0.4, True), expected=replace(SCORE, actual=near(0.6)))
     assert [one.verdict for one in found.findings] == [STOP, CHECK]

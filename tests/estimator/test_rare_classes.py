@@ -12,7 +12,7 @@ from sklearn.metrics import f1_score, log_loss, recall_score
 
 import canet
 from canet.errors import InputError, InputWarning
-from canet.estimator.predictions import write_predictions
+from canet.estimator.prediction_table import write_predictions
 from canet.methods import METHODS
 from tests.support.user_graphs import rare_class_graph
 

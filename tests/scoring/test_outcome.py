@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, average_precision_score, f1_score, r
 
 from canet import GraphStore, GraphStoreWriter, NodeClassifier
 from canet.errors import InputError, InputWarning
-from canet.estimator.predictions import write_predictions
+from canet.estimator.prediction_table import write_predictions
 from canet.scoring.metrics import METRICS
 from tests.support.stores import write_store
 

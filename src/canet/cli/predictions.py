@@ -57,7 +57,7 @@ def predict(
     The file has one row per node: class, probabilities, and a novelty score from 0 to 1. A graph
     store is predicted in parts and need not fit into memory.
     """
-    from canet.estimator.predictions import check_target, choose_nodes, write_predictions
+    from canet.estimator.prediction_table import check_target, choose_nodes, write_predictions
 
     check_target(out)
     _check_is_not_input(out, graph)
@@ -144,7 +144,7 @@ def diagnose(
     """Show what a model relies on, what shifted, and what to expect."""
     from canet.diagnosis import diagnose as run
     from canet.diagnosis.diagnosis import check_diagnosis_file, parse_condition
-    from canet.estimator.predictions import choose_nodes
+    from canet.estimator.prediction_table import choose_nodes
     from canet.util.console import print_text
 
     for condition in fail_if or []:

@@ -39,7 +39,7 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Found:
+class Evidence:
     """The results of a diagnosis on which its advice depends."""
 
     model: ModelSummary
@@ -114,7 +114,7 @@ def _about_score(model: ModelSummary, expected: ExpectedScore) -> Iterator[Findi
         yield Finding(f"It may lose up to {most} points, {ends}{why}.", MEASURE, CHECK)
 
 
-def _about_input(found: Found, shift: Shift, renamed: bool) -> Iterator[Finding]:
+def _about_input(evidence: Evidence, shift: Shift, renamed: bool) -> Iterator[Finding]:
     for one in shift.changed_classes[:MAX_NAMED]:
         share = f"{percent(one.new, 1)} % of the nodes"
         yield Finding(
@@ -123,7 +123,7 @@ def _about_input(found: Found, shift: Shift, renamed: bool) -> Iterator[Finding]
             MEASURE,
             CHECK,
         )
-    risky = [one.name for one in found.risks if one.is_at_risk][:MAX_NAMED]
+    risky = [one.name for one in evidence.risks if one.is_at_risk][:MAX_NAMED]
     if risky:
         names, (them, have) = (
             ", ".join(risky),
@@ -145,14 +145,14 @@ def _about_input(found: Found, shift: Shift, renamed: bool) -> Iterator[Finding]
             CHECK,
         )
     degrees = [part for part in shift.shifted_parts if part.name == "degrees"]
-    if degrees and found.reliance.edges.is_relevant:
+    if degrees and evidence.reliance.edges.is_relevant:
         yield Finding(
             f"It relies on the edges, and their number per node has changed from "
             f"{degrees[0].before:.3g} to {degrees[0].after:.3g}.",
             "Check the edges. If some are missing, add them.",
             CHECK,
         )
-    weaker = found.concept.weaker if found.concept and not renamed else []
+    weaker = evidence.concept.weaker if evidence.concept and not renamed else []
     if weaker:
         name = f"{'column ' if weaker[0].column.isdigit() else ''}{weaker[0].column}"
         yield Finding(

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from pydantic_core import to_json
 
 from canet.data.graph_data import GraphLike, NodeSet
-from canet.diagnosis.advice import Found
+from canet.diagnosis.advice import Evidence
 from canet.diagnosis.blocks import column_names, feature_blocks
 from canet.diagnosis.context import NEW, TRAINING, Context, ModelSummary
 from canet.diagnosis.graph import DiagnosedGraph, read_graph, seen_in_training
@@ -58,7 +58,7 @@ QUANTITIES = {
 
 
 @dataclass(frozen=True)
-class Diagnosis(Found):
+class Diagnosis(Evidence):
     """The diagnosis of a model. All scores, shares and intervals are between 0 and 1.
 
     Args:

@@ -21,7 +21,8 @@ from canet.data.graph_files.encoding import Encoding
 from canet.data.task import ShiftTask
 from canet.defaults import changed
 from canet.errors import InputError, check_name, unknown_name, warn_user
-from canet.estimator.fitting import (
+from canet.estimator.base import BaseClassifier
+from canet.estimator.inputs import (
     class_weights,
     describe_data,
     graph_to_fit,
@@ -30,7 +31,6 @@ from canet.estimator.fitting import (
     training_data,
     warn_scales,
 )
-from canet.estimator.predicting import PredictionMixin
 from canet.estimator.reference import Reference, build_reference
 from canet.estimator.saving import load_classifier, save_classifier
 from canet.estimator.summary import compared, leaderboard_rows, summary_of
@@ -59,7 +59,7 @@ PATIENCE = 100
 """Default number of epochs without a better validation score after which training stops."""
 
 
-class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
+class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
     """Learns the classes of the nodes of a graph, and predicts them on the same or another graph.
 
     Args:

@@ -6,7 +6,7 @@ from canet.data.graph import UserGraph
 from canet.data.graph_data import GraphLike
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
-from canet.estimator.fitting import class_weights, planner, training_data
+from canet.estimator.inputs import class_weights, planner, training_data
 from canet.models import Auto, Options, get_learner
 from canet.models.parts import VALID, Parts
 from canet.reading.prepared import share_graph

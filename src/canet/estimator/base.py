@@ -1,4 +1,4 @@
-"""The methods of a fitted `NodeClassifier` that read a graph: predictions, scores, embeddings."""
+"""`BaseClassifier`: what a fitted `NodeClassifier` has, and its methods that read a graph."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MIN_FLAGGED = 10
 """Number of nodes above a threshold from which their share is compared with validation nodes."""
 
 
-class PredictionMixin:
+class BaseClassifier:
     """Predictions of a fitted classifier, for its training graph or another one."""
 
     method: str | MethodClass

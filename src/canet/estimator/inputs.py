@@ -1,4 +1,4 @@
-"""Steps of `NodeClassifier.fit`: the graph, its task and class weights."""
+"""The inputs of `NodeClassifier.fit`: the graph, its task and class weights."""
 
 from __future__ import annotations
 
