@@ -161,7 +161,7 @@ def test_of_seeds_trained_together_only_the_invalid_one_fails(
 ) -> None:
     fail_with_seed_0(monkeypatch)
     configs = [tiny_job(seed) for seed in range(3)]
-    ended = Worker("cpu", None, None, None).train(configs, tmp_path)
+    ended = Worker("cpu", None, None).train(configs, tmp_path)
     folders = [job_folder(tmp_path, config) for config in configs]
     assert [folder.finished for folder in folders] == [False, True, True]
     assert list(ended.failures) == [0]

@@ -17,8 +17,8 @@ from canet.errors import CanetError
 from canet.methods import METHODS
 from canet.search import objective as objective_module
 from canet.search import study as study_module
+from canet.search.journal import open_journal
 from canet.search.search import run_search
-from canet.search.storage import open_storage
 from canet.search.study import (
     Plan,
     SamplerName,
@@ -74,10 +74,10 @@ Search = Callable[..., optuna.Study]
 def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
     """A function that searches a plan with an objective until there are enough trials."""
 
-    def run(plan: Plan, trials: int, objective: Any, storage: str | None = None) -> optuna.Study:
+    def run(plan: Plan, trials: int, objective: Any) -> optuna.Study:
         monkeypatch.setattr(objective_module, "Objective", lambda *_: objective)
-        run_search(plan, trials, tmp_path, storage=storage, device="cpu", quiet=True)
-        return open_study(plan, open_storage(storage or str(tmp_path / "journal.log")))
+        run_search(plan, trials, tmp_path, device="cpu", quiet=True)
+        return open_study(plan, open_journal(tmp_path / "journal.log"))
 
     return run
 
@@ -259,8 +259,8 @@ def test_the_lock_of_a_killed_search_is_a_valid_link_so_that_it_expires(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    storage: Any = open_storage("mine/journal.log")
-    storage._backend._lock.acquire()
+    journal: Any = open_journal(Path("mine/journal.log"))
+    journal._backend._lock.acquire()
     assert (tmp_path / "mine" / "journal.log.lock").exists()
 
 
@@ -269,12 +269,5 @@ def test_file_that_is_not_a_journal_is_rejected_and_not_changed(notes: str, tmp_
     path = tmp_path / "notes.txt"
     path.write_text(notes)
     with pytest.raises(CanetError, match=r"notes\.txt"):
-        open_study(plan_of(), open_storage(str(path)))
+        open_study(plan_of(), open_journal(path))
     assert path.read_text() == notes
-
-
-@pytest.mark.parametrize("url", ["nodatabase://here", "sqlite:////nowhere/at/all.db"])
-def test_database_that_cannot_be_opened_is_a_one_line_error(url: str) -> None:
-    with pytest.raises(CanetError, match="--storage") as caught:
-        open_storage(url)
-    assert "\n" not in str(caught.value)

@@ -81,7 +81,6 @@ def fit(
     device: options.Device = "auto",
     jobs: options.Jobs = 1,
     ray: options.RayAddress = None,
-    log: options.LogFolder = None,
     output: options.OutputOptions,
 ) -> None:
     """Train a model on your graph and save it.
@@ -121,7 +120,6 @@ def fit(
     from canet.util.devices import pick_device
     from canet.util.locks import LOCK, exclusive_lock
     from canet.util.progress import fit_display
-    from canet.util.tensorboard import TensorBoardLog
 
     if distributed.world_size() > 1:
         raise CanetError("canet fit uses one process: start it without torchrun or srun")
@@ -145,7 +143,6 @@ def fit(
         checkpoints=work,
         random_state=seed,
         verbose=not output.silent,
-        callbacks=None if log is None else [TensorBoardLog(log)],
         **changes,
     )
     if model.keep_on_interrupt and model.method_name == "auto" and not output.silent:

@@ -170,9 +170,6 @@ MetricName = Annotated[
     ),
 ]
 Epochs = Annotated[int | None, count("Number of epochs. Default: that of the method.", MAX_NUMBER)]
-LogFolder = Annotated[
-    Path | None, typer.Option("--log", metavar="DIR", help="Folder for TensorBoard event files.")
-]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print no progress and no tables.")]
 Json = Annotated[bool, typer.Option("--json", help="Print only a JSON object.")]
 Device = Annotated[

@@ -10,6 +10,17 @@ import typer
 
 from canet.cli import options
 from canet.cli.app import app
+from canet.errors import CanetError
+
+
+def _journal_file(text: str) -> Path:
+    """Return a path; reject the address of a database, without its password."""
+    if "://" in text:
+        raise CanetError(
+            "--storage takes a journal file, not the address of a database: pass --ray to use "
+            "several machines, or a file on a disk that they share"
+        )
+    return Path(text)
 
 
 @app.command()
@@ -44,8 +55,12 @@ def search(
     undirected: options.Undirected = None,
     metric: options.MetricName = None,
     storage: Annotated[
-        str | None,
-        typer.Option(help="Journal file or SQL URL for the trials. Default: a file in --out."),
+        Path | None,
+        typer.Option(
+            parser=_journal_file,
+            metavar="FILE",
+            help="Journal file for the trials. Default: a file in --out.",
+        ),
     ] = None,
     jobs: options.Jobs = 1,
     ray: options.RayAddress = None,

@@ -55,7 +55,6 @@ def train(
     threads: options.Threads = 1,
     jobs: options.Jobs = 1,
     ray: options.RayAddress = None,
-    log: options.LogFolder = None,
     output: options.OutputOptions,
 ) -> None:
     """Train a method on a benchmark task or a graph store.
@@ -68,8 +67,6 @@ def train(
     from canet.models import get_backbone_name
     from canet.settings import override
 
-    if log and ray:
-        raise CanetError("--log does not work with --ray: leave out one of them")
     if is_store_path(task) and replace(variant, data_seed=0) != options.TaskOptions():
         raise CanetError(
             "the splits and features of a graph store were chosen when it was written: leave out "
@@ -102,7 +99,6 @@ def train(
         quiet=output.silent,
         ray=ray,
         task=loaded,
-        log=log,
     )
     if failed:
         raise _failure(failed, seeds)

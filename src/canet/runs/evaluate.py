@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from canet.settings import override
 from canet.store import RunConfig, RunFolder, find_runs
 from canet.store.config import group_by_configuration
 from canet.store.summary import ScoredRun, summarise
-from canet.training import Callback, Trainer
+from canet.training import Trainer
 from canet.training.trainer import versions
 from canet.util.devices import device_name
 
@@ -77,10 +77,10 @@ def difference(now: Mapping[str, float], stored: Mapping[str, float], tolerance:
     )
 
 
-def open_learner(config: RunConfig, device: str, callbacks: Sequence[Callback] = ()) -> Learner:
+def open_learner(config: RunConfig, device: str) -> Learner:
     """Return the learner of a run."""
     settings = override(describe_method(config.method).settings_type(), config.settings)
-    options = Options(device, threads=config.threads, callbacks=callbacks)
+    options = Options(device, threads=config.threads)
     return get_learner(config.method, config.backbone, settings, options)
 
 

@@ -43,7 +43,6 @@ def run_jobs(
     quiet: bool = False,
     ray: str | None = None,
     task: ShiftTask | None = None,
-    log: Path | None = None,
 ) -> list[FailedJob]:
     """Train every unfinished run; return the runs that failed.
 
@@ -59,7 +58,6 @@ def run_jobs(
         quiet: Show no progress.
         ray: Address of a Ray cluster for training, or `auto`.
         task: The task of all runs, if it is already loaded.
-        log: Folder for TensorBoard event files; not with `ray`.
     """
     names = {config.name for config in configs}
     is_alone = distributed.world_size() == 1
@@ -69,7 +67,7 @@ def run_jobs(
             "processes that were started by torchrun or srun train one model together: leave out "
             "--jobs and --ray, and choose one method, but not auto"
         )
-    worker = Worker(device, data_root, task, log)
+    worker = Worker(device, data_root, task)
     if distributed.rank():
         worker.follow(configs)
         return []

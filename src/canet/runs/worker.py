@@ -20,7 +20,6 @@ from canet.training.loop import Progress
 from canet.util import distributed
 from canet.util.devices import pick_device
 from canet.util.files import WriteError
-from canet.util.tensorboard import TensorBoardLog
 
 FAILURE = "failed.json"
 NO_SEED = -1
@@ -48,11 +47,8 @@ class Worker:
     Arguments as for `run_jobs`; `task` is that of the first runs.
     """
 
-    def __init__(
-        self, device: str, data_root: Path | None, task: ShiftTask | None, log: Path | None
-    ) -> None:
+    def __init__(self, device: str, data_root: Path | None, task: ShiftTask | None) -> None:
         self._device, self._data_root = device, data_root
-        self._callbacks = () if log is None else (TensorBoardLog(log),)
         self._task = task
         self._last: RunConfig | None = None
         self._learner: Learner | None = None
@@ -115,7 +111,7 @@ class Worker:
                 self._task = None
             self._task = self._task or load_task_of(config, self._data_root)
             torch.cuda.empty_cache()  # free the memory of the last learner for other workers
-            self._learner = open_learner(config, self._device, self._callbacks)
+            self._learner = open_learner(config, self._device)
             if self._learner.config(self._task, config.seed, config.ood_curves) != config:
                 raise CanetError(
                     f"the configuration of run {config.name} is incomplete: it must contain all "

@@ -91,7 +91,7 @@ class TrialWorker:
 
 
 class TrialJob(NamedTuple):
-    """A trial for a worker, which does not need the storage of the search."""
+    """A trial for a worker, which does not need the journal of the search."""
 
     trial: int  # its number
     settings: Mapping[str, Any]

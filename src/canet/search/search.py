@@ -1,7 +1,7 @@
 """Search for settings on validation data.
 
 The folder of a search contains `search.json` (the plan of the search), `journal.log` (all trials,
-unless another storage is used) and `best.json` (the best settings and how they were found).
+unless another journal is used) and `best.json` (the best settings and how they were found).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.task_file import read_metric
 from canet.defaults import BEST
 from canet.errors import CanetError
+from canet.search.journal import open_journal
 from canet.search.objective import TrialJob, TrialWorker, train_trial
-from canet.search.storage import open_storage, storage_errors
 from canet.search.study import (
     DATA,
     DEVICE,
@@ -38,7 +38,7 @@ from canet.search.study import (
     record,
 )
 from canet.training.trainer import versions
-from canet.util.files import read_regular, write_bytes, write_json
+from canet.util.files import read_regular, write_bytes, write_errors, write_json
 from canet.util.jobs import WorkerDied, open_pool, run_all
 from canet.util.progress import Display
 from canet.util.schema import CHECKSUM, checksum_of
@@ -55,7 +55,7 @@ def run_search(
     trials: int,
     out: Path,
     *,
-    storage: str | None = None,
+    storage: Path | None = None,
     jobs: int = 1,
     device: str = "auto",
     data_root: Path | None = None,
@@ -65,16 +65,15 @@ def run_search(
 ) -> dict[str, Any]:
     """Run trials until there are `trials` with those of earlier calls; return the best settings.
 
-    A grid ends when all its settings have been tried. The `storage` is a journal file or an SQL
-    URL, by default a journal in the folder `out`. `graph` are the words of a command that
-    read the user's graph. Other arguments as for `run_jobs`. The result is the content of
-    `best.json`.
+    A grid ends when all its settings have been tried. The `storage` is a journal file, by default
+    one in the folder `out`. `graph` are the words of a command that read the user's graph. Other
+    arguments as for `run_jobs`. The result is the content of `best.json`.
     """
     _claim_folder(plan, out)
-    location = storage or str(out / JOURNAL)
-    with storage_errors(location):
-        opened = open_storage(location)
-        study = open_study(plan, opened)
+    path = storage or out / JOURNAL
+    with write_errors(path):
+        journal = open_journal(path)
+        study = open_study(plan, journal)
         wanted, done = min(trials, plan.max_trials), done_trials(study)
         if len(done) >= wanted:
             jobs, ray = 1, None
@@ -92,7 +91,7 @@ def run_search(
                     if len(done_trials(study)) < wanted:
                         trials = len(study.get_trials(deepcopy=False))
                         seed = random.Random(f"{number} {trials}").getrandbits(32)
-                        trial = ask(plan, opened, seed)  # other commands draw other seeds
+                        trial = ask(plan, journal, seed)  # other commands draw other seeds
                         asked[trial.number] = trial
                         scored, data = ranked_trials(study), study.user_attrs.get(DATA)
                         yield TrialJob(trial.number, trial.params, scored, data)
@@ -165,7 +164,7 @@ def _best(study: optuna.Study, plan: Plan, metric: str) -> dict[str, Any]:
 
 
 def _ordered(plan: Plan, params: dict[str, Any]) -> dict[str, Any]:
-    """Return settings in the order of their declaration; storages may change the order."""
+    """Return settings in the order of their declaration, which a journal may change."""
     return {name: params[name] for name in plan.ranges}
 
 
