@@ -290,11 +290,20 @@ class Method(nn.Module):
     def environment_risks(self, losses: Tensor, environment: Tensor | None) -> Tensor:
         """Return the mean loss $[E]$ of each environment, for losses and environments $[n]$.
 
-        An environment without a node, which only a batch can have, has the mean loss of all nodes.
+        An environment without a node, which only a batch can have, has risk 0.
         """
         member = self.membership(environment)
-        count = member.sum(dim=0)
-        return torch.where(count > 0, losses @ member / count.clamp(min=1), losses.mean())
+        return losses @ member / member.sum(dim=0).clamp(min=1)
+
+    def present_environments(self, environment: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return which environments have a node in a batch $[E]$, and E divided by their number.
+
+        The mean over all environments, with 0 for those without a node, times this factor is the
+        mean over those with a node.
+        """
+        member = self.membership(environment)
+        is_present = member.any(dim=0)
+        return is_present, self.num_environment_labels / is_present.sum(dtype=member.dtype)
 
 
 def descend(loss: Tensor, optimizer: torch.optim.Optimizer) -> Tensor:

@@ -29,7 +29,8 @@ class CORAL(Method):
               \frac{\|\mu_e - \mu_{e'}\|^2}{H} + \frac{\|C_e - C_{e'}\|_F^2}{H^2} \right),
 
     where $\mu_e$ and $C_e$ are the mean and covariance of the embeddings in an environment. The
-    covariance of a single node is zero.
+    covariance of a single node is zero. In a batch, the pairs are those of the E environments that
+    have a node in it.
     """
 
     name = "coral"
@@ -51,17 +52,21 @@ class CORAL(Method):
         """Return the mean distance of two environments, a scalar, for embeddings z $[n, H]$."""
         member = self.membership(environment)
         size = member.sum(dim=0)
-        means = member.t() @ z / size.unsqueeze(1)
+        means = member.t() @ z / size.clamp(min=1).unsqueeze(1)
         centred = z - member @ means
         products = torch.einsum("ne,nh,nk->ehk", member, centred, centred)
         covariances = products / (size - 1).clamp(min=1).view(-1, 1, 1)
-        return _mean_over_pairs(means) + _mean_over_pairs(covariances)
+        return _mean_over_pairs(means, size > 0) + _mean_over_pairs(covariances, size > 0)
 
 
-def _mean_over_pairs(x: Tensor) -> Tensor:
-    """Return the mean squared entry of $x_i - x_j$ over all pairs of rows; 0 for one row.
+def _mean_over_pairs(x: Tensor, is_present: Tensor) -> Tensor:
+    """Return the mean squared entry of $x_i - x_j$ over all pairs of present rows; 0 for one row.
 
-    The squared differences of E numbers sum to E times their squared deviations from the mean.
+    The other rows must be 0. The squared differences of n numbers sum to n times their squared
+    deviations from the mean.
     """
-    deviations = (x - x.mean(dim=0)).square().sum(dim=0)
-    return 2 * deviations.mean() / max(1, len(x) - 1)
+    count = is_present.sum(dtype=x.dtype)
+    mean = x.mean(dim=0) * (len(x) / count)
+    mask = is_present.view(-1, *[1] * mean.dim())
+    deviations = torch.where(mask, x - mean, 0).square().sum(dim=0)
+    return 2 * deviations.mean() / (count - 1).clamp(min=1)

@@ -30,6 +30,8 @@ class GroupDRO(Method):
 
     .. math:: q_e \leftarrow \frac{q_e \exp(\eta R_e)}{\sum_{e'} q_{e'} \exp(\eta R_{e'})},
               \qquad \min_\theta \sum_e q_e R_e.
+
+    An environment without a node in a batch has $R_e = 0$.
     """
 
     name = "group_dro"

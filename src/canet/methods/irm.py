@@ -33,6 +33,8 @@ class IRM(Method):
 
     .. math:: \frac{1}{E} \sum_e R_e(f)
               + \frac{\lambda}{E} \sum_e \left(\nabla_{w | w = 1} R_e(w \cdot f)\right)^2.
+
+    In a batch, the means are over the environments that have a node in it.
     """
 
     name = "irm"
@@ -51,7 +53,8 @@ class IRM(Method):
         risks, slopes = self.risks_and_slopes(
             self.predict(batch), batch.y, batch.environment, batch.weight
         )
-        loss: Tensor = self.annealed(risks.mean(), slopes.square().mean())
+        _, factor = self.present_environments(batch.environment)
+        loss: Tensor = self.annealed(risks.mean() * factor, slopes.square().mean() * factor)
         return loss
 
     def risks_and_slopes(

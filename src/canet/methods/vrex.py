@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from canet.methods.annealing import AnnealedPenalty
@@ -31,6 +32,8 @@ class VREx(Method):
     r"""V-REx (Krueger et al., ICML '21). With the risk $R_e$ of each environment, it minimises
 
     .. math:: \frac{1}{E} \sum_e R_e + \beta \, \mathrm{Var}(R_1, \dots, R_E).
+
+    In a batch, mean and variance are over the environments that have a node in it.
     """
 
     name = "vrex"
@@ -48,5 +51,8 @@ class VREx(Method):
     def loss(self, batch: Batch) -> Tensor:
         losses = self.node_losses(self.predict(batch), batch.y, batch.weight)
         risks = self.environment_risks(losses, batch.environment)
-        loss: Tensor = self.annealed(risks.mean(), risks.var(correction=0))
+        is_present, factor = self.present_environments(batch.environment)
+        mean = risks.mean() * factor
+        variance = torch.where(is_present, risks, mean).var(correction=0) * factor
+        loss: Tensor = self.annealed(mean, variance)
         return loss
