@@ -1,13 +1,18 @@
 import math
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from canet.methods import BACKBONES
-from canet.methods.dann import DANN, _Reverse
+from canet.methods.dann import DANN, DANNSettings, _Reverse
+from canet.training import Trainer
 from tests.support.labelled import ENVIRONMENT, make
+from tests.support.tiny import tiny_task
+from tests.support.trainers import run_until
 
 
 def schedule(p: float) -> float:
@@ -30,6 +35,31 @@ def test_strength_follows_the_papers_schedule_over_the_epochs() -> None:
         method.loss(batch)
     assert schedule(0) == 0
     assert schedule(1) == pytest.approx(1, abs=1e-4)
+
+
+class Recorded(DANN):
+    """DANN that records the progress of every update."""
+
+    seen: ClassVar[list[float]] = []
+
+    def strength(self) -> Tensor:
+        strength = super().strength()
+        self.seen.append(math.atanh(strength.item() / self.settings.reversal) / 5)
+        return strength
+
+
+@pytest.mark.parametrize(("batch_size", "steps"), [(0, 1), (8, 2), (5, 4)])
+def test_progress_in_batches_ends_with_the_last_epoch_also_of_a_resumed_run(
+    batch_size: int, steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Recorded, "seen", [])
+    settings = DANNSettings(hidden=4, epochs=4, batch_size=batch_size)
+    trainer = Trainer(tiny_task(), Recorded, "gcn", settings, "cpu")
+    run_until(3, tmp_path, trainer)
+    trainer.run(folder=tmp_path)  # from the checkpoint after the second epoch
+    updates = [*range(3 * steps), *range(2 * steps, 4 * steps)]
+    expected = [update / (4 * steps) for update in updates]
+    assert Recorded.seen == pytest.approx(expected, abs=1e-4)
 
 
 def test_only_training_updates_the_count_and_it_is_saved() -> None:

@@ -63,7 +63,7 @@ def test_padded_steps_have_the_losses_of_other_batches(monkeypatch: pytest.Monke
 
 
 @needs_gpu
-@pytest.mark.parametrize("method", ["erm", "irm", "group_dro", "canet"])
+@pytest.mark.parametrize("method", ["erm", "irm", "coral", "dann", "group_dro", "canet"])
 def test_captured_steps_have_the_losses_of_the_cpu(
     method: str, steps: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,6 +145,7 @@ class TrainingView:
         graph: Graph number $[N]$ of each node; None if the graphs are the connected components.
         environment: Environment number $[N]$ of each node, -1 if unknown; None without
             environments. Only those of observed nodes may be used.
+        steps_per_epoch: Number of batches of an epoch.
     """
 
     x: Features
@@ -156,6 +157,7 @@ class TrainingView:
     field: Callable[[], Tensor]
     graph: Tensor | None = None
     environment: Tensor | None = None
+    steps_per_epoch: int = 1
 
 
 class Method(nn.Module):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from canet.methods.base import MAX_WIDTH, Batch, Method, Settings
+from canet.methods.base import MAX_WIDTH, Batch, Method, Settings, TrainingView
 from canet.settings import setting
 from canet.util.colour import Colour
 
@@ -44,7 +44,8 @@ class DANN(Method):
               \qquad \lambda_p = r \left( \frac{2}{1 + \exp(-10 p)} - 1 \right),
 
     where the gradient of the discriminator's loss is multiplied by $-\lambda_p$ before it reaches
-    the model. p increases from 0 to 1 in training, and r is the setting `reversal`.
+    the model. p increases from 0 to 1 in training: it is the number of finished updates, divided by
+    that of all epochs. r is the setting `reversal`.
     """
 
     name = "dann"
@@ -56,6 +57,7 @@ class DANN(Method):
     needs_environments = True
     settings_type = DANNSettings
     updates: Tensor
+    steps_per_epoch = 1
 
     def setup(self) -> None:
         self.discriminator = nn.Sequential(
@@ -64,6 +66,9 @@ class DANN(Method):
             nn.Linear(self.settings.discriminator_hidden, self.num_environment_labels),
         )
         self.register_buffer("updates", torch.zeros((), dtype=torch.long))
+
+    def prepare(self, view: TrainingView) -> None:
+        self.steps_per_epoch = view.steps_per_epoch
 
     def loss(self, batch: Batch) -> Tensor:
         prediction = self.model(batch.x, batch.blocks)
@@ -77,7 +82,7 @@ class DANN(Method):
 
     def strength(self) -> Tensor:
         """Return $\\lambda_p$ of the next update, a scalar."""
-        progress = self.updates / self.settings.epochs
+        progress = self.updates / (self.settings.epochs * self.steps_per_epoch)
         return self.settings.reversal * (2 * torch.sigmoid(STEEPNESS * progress) - 1)
 
 

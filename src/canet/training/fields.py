@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from math import ceil
 
 import torch
 from torch import Tensor
@@ -209,8 +210,8 @@ class TaskFields:
         parts = zip(splits, logits.split(sizes), strict=True)
         return {split: (part, self.task.data.y[self.nodes[split]]) for split, part in parts}
 
-    def view(self) -> TrainingView:
-        """Return the part of the task that a method may use in training.
+    def view(self, batch_size: int = 0) -> TrainingView:
+        """Return the part of the task that a method may use in training; size 0: in one batch.
 
         The features of a graph on disk are as stored, and its edges are left out: methods that need
         them do not train in batches.
@@ -228,6 +229,7 @@ class TaskFields:
             field=lambda: self._field(task.train, hidden).nodes,
             graph=graph.user_graph.batch,
             environment=task.data.environment if task.has_environments else None,
+            steps_per_epoch=ceil(task.train.numel() / batch_size) if batch_size else 1,
         )
 
     def _hidden(self, split: str) -> bool:

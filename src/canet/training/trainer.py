@@ -242,7 +242,7 @@ class Trainer:
         method = self._new_method().to(self.device)
         if self.initial is not None:
             load_initial(method, self.initial)
-        method.prepare(self.fields.view())
+        method.prepare(self.fields.view(self.settings.batch_size))
         curves = list(self.fields.nodes) if ood_curves else ["valid"]
         report, batch, train_epoch = self._epoch_report(seed), None, None
         if self._fanout is None:
