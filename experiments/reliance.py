@@ -179,7 +179,7 @@ def as_classifier(trainer: Trainer, place: RunFolder) -> NodeClassifier:
     own = UserGraph(task.data.x, task.data.edge_index, task.data.get("batch"))
     reader = Reader(model.fitted_, PreparedGraph(own))
     model.reference_ = build_reference(task, reader, config.seed)
-    model.calibration_ = model.reference_.calibrate(with_bias=False)
+    model.calibration_ = model.reference_.calibrate(task.metric, weighted=False)
     return model
 
 

@@ -7,13 +7,14 @@ from sklearn.metrics import f1_score
 
 from canet.errors import InputError
 from canet.scoring.calibration import Calibration
+from canet.scoring.metrics import METRICS
 from tests.support.planted import labelled
 
 
 @pytest.mark.parametrize("temperature", [0.4, 1.0, 3.0])
 def test_a_known_temperature_is_recovered(temperature: float) -> None:
     logits, y = labelled(8000)
-    assert Calibration.fit(temperature * logits, y).temperature == pytest.approx(
+    assert Calibration.fit_temperature(temperature * logits, y).temperature == pytest.approx(
         temperature, rel=0.05
     )
 
@@ -25,7 +26,7 @@ def test_the_temperature_has_the_least_loss_and_prior_of_a_grid() -> None:
         likelihood = log_softmax(logits / t, axis=1)[np.arange(60), y].sum()
         return float(2 * np.log(t) ** 2 - likelihood) / 60
 
-    best = Calibration.fit(logits, y).temperature
+    best = Calibration.fit_temperature(logits, y).temperature
     assert loss(best) <= min(loss(t) for t in np.geomspace(0.1, 20, 400)) + 1e-6
 
 
@@ -33,7 +34,7 @@ def test_the_temperature_has_the_least_loss_and_prior_of_a_grid() -> None:
 def test_the_temperature_of_few_nodes_stays_within_its_bounds(wrong: bool) -> None:
     logits = labelled(6)[0]
     y = logits.argmin(axis=1) if wrong else logits.argmax(axis=1)
-    found = Calibration.fit(logits, y).temperature
+    found = Calibration.fit_temperature(logits, y).temperature
     assert 1 < found < 5 if wrong else 0.2 < found < 1
 
 
@@ -45,6 +46,15 @@ def test_a_bias_corrects_class_weights() -> None:
     assert np.array(found.bias) - found.bias[0] == pytest.approx(bias[0] - bias, abs=0.3)
     probabilities = softmax(found.apply(2 * (logits + bias)), axis=1)
     assert probabilities.mean(axis=0) == pytest.approx(np.bincount(y) / 6000, abs=0.01)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_only_accuracy_without_class_weights_needs_no_bias(metric: str, weighted: bool) -> None:
+    (logits, y), others = labelled(60), labelled(60, seed=1)
+    found = Calibration.fit(logits, y, metric, weighted)
+    assert bool(found.bias) == (weighted or metric != "accuracy")
+    assert found.refit(*others) == Calibration.fit(*others, metric, weighted)
 
 
 def test_two_classes_of_equal_size_have_the_second_as_the_rarer_one() -> None:

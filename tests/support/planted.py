@@ -67,7 +67,7 @@ class Planted:
     rule: Rule
     reference_: Reference
     n_features_in_: int
-    calibration_: Calibration = field(default_factory=Calibration)
+    calibration_: Calibration
     classes_: np.ndarray = field(default_factory=lambda: np.array([0, 1]))
     posteriors: Posteriors | None = None
     undirected: bool | None = False
@@ -152,7 +152,9 @@ def reference(rule: Rule, data: Data, classes: int = 2) -> Reference:
 
 def planted(rule: Rule, data: Data, **known: Any) -> Planted:
     """A model with a rule, trained on a graph."""
-    return Planted(rule, reference(rule, data), n_features_in_=data.x.shape[1], **known)
+    sample = reference(rule, data)
+    known["calibration_"] = sample.calibrate(known.get("metric", "accuracy"), weighted=False)
+    return Planted(rule, sample, n_features_in_=data.x.shape[1], **known)
 
 
 def make_context(model: Planted, new: Data | None = None, **known: Any) -> Context:

@@ -201,7 +201,7 @@ class BaseClassifier:
 
         With `calibrated`, the logits are corrected first, so that on the validation nodes the
         probabilities agree with the frequencies: by a temperature and, if the model was trained
-        with class weights, by a bias for each class.
+        with class weights or for another metric than accuracy, by a bias for each class.
         """
 
         return self._collect(

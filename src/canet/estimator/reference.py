@@ -71,11 +71,10 @@ class Reference:
         rank = torch.searchsorted(within, self._distance(embedding))
         return rank.double() / max(1, within.numel())
 
-    def calibrate(self, with_bias: bool) -> Calibration:
-        """Learn corrections of the probabilities from the validation nodes."""
+    def calibrate(self, metric: str, weighted: bool) -> Calibration:
+        """Fit the calibration to the validation nodes; arguments as for `Calibration.fit`."""
         logits, y = self.valid_logits.double().numpy(), self.valid_y.numpy()
-        fit = Calibration.fit_with_bias if with_bias else Calibration.fit
-        fitted = fit(logits, y)
+        fitted = Calibration.fit(logits, y, metric, weighted)
         return fitted.with_threshold(logits, y, self.train_label_counts.numpy())
 
     def tensors(self) -> dict[str, Tensor]:

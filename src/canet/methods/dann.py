@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from canet.methods.base import MAX_WIDTH, Batch, Method, Settings, TrainingView
-from canet.methods.traits import Traits
 from canet.settings import setting
 from canet.util.colour import Colour
 
@@ -54,7 +53,8 @@ class DANN(Method):
     colour = Colour("#c46a9c", "#e3a3c6")
     summary = "embeddings from which a discriminator cannot predict the environment"
     paper = "Ganin et al., Domain-Adversarial Training of Neural Networks, JMLR 2016"
-    traits = Traits(needs_environments=True, trains_in_batches=True, capturable=True)
+    capturable = True
+    needs_environments = True
     settings_type = DANNSettings
     updates: Tensor
     steps_per_epoch = 1

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from canet.methods.annealing import AnnealedPenalty
 from canet.methods.base import Batch, Method, Settings
-from canet.methods.traits import Traits
 from canet.settings import setting
 from canet.util.colour import Colour
 
@@ -43,7 +42,8 @@ class IRM(Method):
     colour = Colour("#d08f00", "#f0b73c")
     summary = "penalty if rescaling the logits would lower the risk of an environment"
     paper = "Arjovsky et al., Invariant Risk Minimization, 2019"
-    traits = Traits(needs_environments=True, trains_in_batches=True, capturable=True)
+    capturable = True
+    needs_environments = True
     settings_type = IRMSettings
 
     def setup(self) -> None:

@@ -11,7 +11,6 @@ from torch.nn import functional as F
 
 from canet.methods.base import Batch, Method, Settings, TrainingView
 from canet.methods.mean_matching import mean_matching_weights
-from canet.methods.traits import Traits
 from canet.nn import Block, Features, PlainModel
 from canet.settings import setting
 from canet.util.colour import Colour
@@ -56,8 +55,9 @@ class SRGNN(Method):
         "Zhu et al., Shift-Robust GNNs: Overcoming the Limitations of Localized Graph Training "
         "Data, NeurIPS 2021"
     )
+    capturable = True
     settings_type = SRGNNSettings
-    traits = Traits(capturable=True)
+    trains_in_batches = False
     model: PlainModel
     sample: tuple[Features, Sequence[Block]]
     beta: Tensor

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from canet.methods.annealing import AnnealedPenalty
 from canet.methods.base import Batch, Method, Settings
-from canet.methods.traits import Traits
 from canet.settings import setting
 from canet.util.colour import Colour
 
@@ -42,7 +41,8 @@ class VREx(Method):
     colour = Colour("#7f5fa8", "#b79ddb")
     summary = "mean and variance of the risks of the environments"
     paper = "Krueger et al., Out-of-Distribution Generalization via Risk Extrapolation, ICML 2021"
-    traits = Traits(needs_environments=True, trains_in_batches=True, capturable=True)
+    capturable = True
+    needs_environments = True
     settings_type = VRExSettings
 
     def setup(self) -> None:

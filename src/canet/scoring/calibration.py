@@ -33,7 +33,23 @@ class Calibration:
     threshold: float = 0.5
 
     @classmethod
-    def fit(cls, logits: np.ndarray, y: np.ndarray) -> Calibration:
+    def fit(cls, logits: np.ndarray, y: np.ndarray, metric: str, weighted: bool) -> Calibration:
+        """Fit the calibration of a model to logits $[n, C]$ and class indices $[n]$.
+
+        A model that was trained with class weights, or selected by another metric than accuracy,
+        need not predict each class as often as it occurs. A temperature cannot correct that, so
+        there is also a bias for each class.
+        """
+        if weighted or metric != "accuracy":
+            return cls.fit_with_bias(logits, y)
+        return cls.fit_temperature(logits, y)
+
+    def refit(self, logits: np.ndarray, y: np.ndarray) -> Calibration:
+        """Fit a calibration of the same kind to other nodes."""
+        return (self.fit_with_bias if self.bias else self.fit_temperature)(logits, y)
+
+    @classmethod
+    def fit_temperature(cls, logits: np.ndarray, y: np.ndarray) -> Calibration:
         r"""Fit the temperature T of temperature scaling to class indices $[n]$.
 
         T minimises $-\sum_v \log \mathrm{softmax}(z_v / T)_{y_v}$ (Guo et al., "On calibration of
@@ -58,9 +74,7 @@ class Calibration:
     def fit_with_bias(cls, logits: np.ndarray, y: np.ndarray) -> Calibration:
         """Fit a temperature and one bias per class.
 
-        This is bias-corrected temperature scaling (Alexandari et al., ICML '20). A model that was
-        trained with class weights overestimates the probability of rare classes; a temperature
-        cannot correct that.
+        This is bias-corrected temperature scaling (Alexandari et al., ICML '20).
         """
         n, hot = len(y), np.eye(logits.shape[1])[y]
         prior = np.array([LOG_TEMPERATURE_STD, *[BIAS_STD] * logits.shape[1]]) ** -2.0

@@ -5,7 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
 
+from canet.diagnosis.graph import read_graph
+from canet.diagnosis.sections import expected
 from canet.diagnosis.sections.confidence import (
     abstention,
     calibration_error,
@@ -14,21 +17,54 @@ from canet.diagnosis.sections.confidence import (
     reliability,
     reliability_bins,
 )
+from canet.scoring.calibration import Calibration
 from canet.scoring.intervals import Estimate
 from tests.support.planted import labelled, make_context, planted, random_graph, sign_of
 
+TEMPERATURE, BIAS = Calibration(), Calibration(bias=[0.0] * 4)
 
-def test_both_halves_are_scaled_by_the_temperature_of_the_other() -> None:
+
+@pytest.mark.parametrize("kind", [TEMPERATURE, BIAS])
+def test_both_halves_are_calibrated_like_the_other(kind: Calibration) -> None:
     logits, y = labelled(4000)
-    scaled = reliability(3 * logits, y, cross_fitted(3 * logits, y, 0))
-    assert scaled.error > 0.08
-    assert scaled.scaled_error < 0.03
-    assert scaled.confidence > scaled.accuracy.value + 0.08
-    assert sum(b.num_nodes for b in scaled.scaled_bins) == scaled.nodes == 4000
+    shifted = 3 * logits + np.array([1.0, -1.0, 0.0, 0.0]) * len(kind.bias)
+    found = reliability(shifted, y, cross_fitted(kind, shifted, y, 0))
+    assert found.error > 0.08
+    assert found.calibrated_error < 0.03
+    assert found.confidence > found.accuracy.value + 0.08
+    assert sum(b.num_nodes for b in found.calibrated_bins) == found.nodes == 4000
 
 
-def test_one_node_is_scaled_by_itself() -> None:
-    assert cross_fitted(np.array([[1.0, 0.0]]), np.array([0]), 0).shape == (1,)
+def test_no_node_is_calibrated_on_its_own_label() -> None:
+    logits, y = labelled(40)
+    changed = np.where(np.arange(40) == 7, (y + 1) % 4, y)
+    for kind in (TEMPERATURE, BIAS):
+        before, after = (cross_fitted(kind, logits, labels, 0) for labels in (y, changed))
+        same = (before == after).all(axis=1)
+        assert same[7]
+        assert same.sum() == 20  # the others of its half
+
+
+def test_one_node_is_calibrated_by_itself() -> None:
+    assert cross_fitted(TEMPERATURE, np.array([[1.0, 0.0]]), np.array([0]), 0).shape == (1, 2)
+
+
+@pytest.mark.parametrize("bias", [[], [1.0, -1.0]])
+def test_the_confidence_on_the_new_graph_is_that_of_the_model(bias: list[float]) -> None:
+    new = random_graph(n=200, seed=1)
+    model = planted(sign_of(3), random_graph(n=300))
+    model.calibration_ = replace(model.calibration_, temperature=2.0, bias=bias)
+    found, graph = compute(make_context(model, new)), read_graph(model, new)
+    assert found.calibration is model.calibration_
+    probabilities = softmax(model.calibration_.apply(graph.logits), axis=1)
+    mean = np.average(
+        [b.confidence for b in found.new.calibrated_bins],
+        weights=[b.num_nodes for b in found.new.calibrated_bins],
+    )
+    assert mean == pytest.approx(probabilities.max(axis=1).mean())
+    assert expected.compute(make_context(model, new)).confidence == pytest.approx(
+        probabilities[np.arange(200), graph.logits.argmax(axis=1)].mean()
+    )
 
 
 def test_accuracy_rises_if_uncertain_nodes_are_left_out() -> None:
@@ -47,8 +83,8 @@ def test_a_new_graph_with_labels_is_compared() -> None:
     found = compute(make_context(model, new))
     assert found.valid.accuracy.value == 1
     assert found.new.nodes == 200
-    assert found.temperature < 0.2  # always correct, so it is underconfident
-    assert found.new.scaled_error < found.new.error
+    assert found.calibration.temperature < 0.2  # always correct, so it is underconfident
+    assert found.new.calibrated_error < found.new.error
     del new.y
     assert compute(make_context(model, new)).new is None
     assert compute(make_context(model)).novelty is None
@@ -75,7 +111,7 @@ def test_novel_nodes_are_found() -> None:
 )
 def test_confidence_is_compared_with_accuracy(confidence: float, over: bool, under: bool) -> None:
     logits, y = labelled(50)
-    found = reliability(logits, y, cross_fitted(logits, y, 0))
+    found = reliability(logits, y, cross_fitted(TEMPERATURE, logits, y, 0))
     found = replace(found, confidence=confidence, accuracy=Estimate(0.8, 0.7, 0.9))
     assert (found.is_overconfident, found.is_underconfident) == (over, under)
 

@@ -16,7 +16,7 @@ NUM_BINS = 15
 NUM_COVERAGES = 20  # points of the abstention curve
 MIN_NOVELTY = 0.95  # novelty score above which a node counts as novel
 CLEAR_GAP = 0.02  # between mean confidence and accuracy
-MIN_NODES = 50  # for a reliable temperature
+MIN_NODES = 50  # for a reliable calibration
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,15 @@ class Reliability:
     accuracy: Estimate
     confidence: float  # mean largest probability
     error: float  # expected calibration error in 15 bins of equal width
-    scaled_error: float  # the same after temperature scaling
-    bins: list[Bin]  # the reliability_bins diagram
-    scaled_bins: list[Bin]  # the same after temperature scaling
+    calibrated_error: float  # the same with calibrated probabilities
+    bins: list[Bin]  # the reliability diagram
+    calibrated_bins: list[Bin]  # the same with calibrated probabilities
     # Share of the nodes that are kept, the most confident first → their accuracy.
     abstention: dict[float, Estimate]
 
     @property
     def has_few_nodes(self) -> bool:
-        """Whether there are too few nodes for a reliable temperature."""
+        """Whether there are too few nodes for a reliable calibration."""
         return self.nodes < MIN_NODES
 
     @property
@@ -75,42 +75,45 @@ class Novelty:
 class Confidence:
     """Calibration of a model, and novelty of the new graph."""
 
-    temperature: float  # fitted on the validation nodes; above 1 if the model is overconfident
-    # On the validation nodes. Each half of them is scaled with the temperature of the other half.
+    calibration: Calibration  # that of the model; temperature above 1: it is overconfident
+    # On the validation nodes, of which each half is calibrated on the other half.
     valid: Reliability
     new: Reliability | None  # on the labelled nodes of the new graph; None without labels
     novelty: Novelty | None  # None without a new graph
 
 
 def compute(context: Context) -> Confidence:
-    """Compute the calibration on validation nodes and, with labels, on the new graph."""
-    reference, graph = context.reference, context.new
+    """Compute the reliability on validation nodes and, with labels, on the new graph."""
+    reference, graph, calibration = context.reference, context.new, context.model.calibration_
     logits, y = reference.valid_logits.double().numpy(), reference.valid_y.numpy()
-    fitted = Calibration.fit(logits, y)
-    scaled = cross_fitted(logits, y, context.seed)
     new = None
     if graph is not None and (chosen := graph.scored).any():
         of_new = graph.logits[chosen]
-        new = reliability(of_new, graph.y[chosen], _confidence(fitted.apply(of_new)))
-    valid = reliability(logits, y, scaled)
-    return Confidence(fitted.temperature, valid, new, novelty(context))
+        new = reliability(of_new, graph.y[chosen], calibration.apply(of_new))
+    valid = reliability(logits, y, cross_fitted(calibration, logits, y, context.seed))
+    return Confidence(calibration, valid, new, novelty(context))
 
 
-def reliability(logits: np.ndarray, y: np.ndarray, scaled: np.ndarray) -> Reliability:
-    """Reliability of logits $[n, C]$ with labels $[n]$ and temperature-scaled confidences $[n]$."""
-    plain = _confidence(logits)
-    correct = logits.argmax(axis=1) == y
-    bins, scaled_bins = reliability_bins(plain, correct), reliability_bins(scaled, correct)
+def reliability(logits: np.ndarray, y: np.ndarray, calibrated: np.ndarray) -> Reliability:
+    """Reliability of logits $[n, C]$ and of calibrated ones, with labels $[n]$."""
+    confidence, correct = _predicted(logits, y)
+    bins = reliability_bins(confidence, correct)
+    calibrated_bins = reliability_bins(*_predicted(calibrated, y))
     return Reliability(
         nodes=len(y),
         accuracy=share(correct),
-        confidence=float(plain.mean()),
+        confidence=float(confidence.mean()),
         error=calibration_error(bins),
-        scaled_error=calibration_error(scaled_bins),
+        calibrated_error=calibration_error(calibrated_bins),
         bins=bins,
-        scaled_bins=scaled_bins,
-        abstention=abstention(plain, correct),
+        calibrated_bins=calibrated_bins,
+        abstention=abstention(confidence, correct),
     )
+
+
+def _predicted(logits: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Largest probability $[n]$ of each node, and whether it is that of the label $[n]$."""
+    return softmax(logits, axis=1).max(axis=1), logits.argmax(axis=1) == y
 
 
 def reliability_bins(confidence: np.ndarray, correct: np.ndarray) -> list[Bin]:
@@ -128,20 +131,16 @@ def calibration_error(bins: list[Bin]) -> float:
     return float(np.average(gaps, weights=[b.num_nodes for b in bins]))
 
 
-def cross_fitted(logits: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
-    """Confidences $[n]$ of each random half of the nodes at the temperature of the other half."""
+def cross_fitted(
+    calibration: Calibration, logits: np.ndarray, y: np.ndarray, seed: int
+) -> np.ndarray:
+    """Logits $[n, C]$ of each random half of the nodes, calibrated like the other half."""
     halves = np.array_split(np.random.default_rng(seed).permutation(len(y)), 2)
-    confidences = np.empty(len(y))
+    calibrated = np.empty_like(logits)
     for own, other in (halves, halves[::-1]):
         fit = other if other.size else own
-        fitted = Calibration.fit(logits[fit], y[fit])
-        confidences[own] = _confidence(fitted.apply(logits[own]))
-    return confidences
-
-
-def _confidence(logits: np.ndarray) -> np.ndarray:
-    """Largest probability $[n]$ for logits $[n, C]$."""
-    return np.asarray(softmax(logits, axis=1).max(axis=1))
+        calibrated[own] = calibration.refit(logits[fit], y[fit]).apply(logits[own])
+    return calibrated
 
 
 def abstention(confidence: np.ndarray, correct: np.ndarray) -> dict[float, Estimate]:

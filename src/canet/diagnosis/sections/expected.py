@@ -119,6 +119,7 @@ def compute(context: Context) -> ExpectedScore | None:
         is_auto=AVERAGE in named and context.held_out is None,
         metric=metric.name,
         rarer=context.model.calibration_.positive,
+        calibration=context.model.calibration_,
         largest=int(reference.train_label_counts.argmax()),
     )
 
@@ -134,6 +135,7 @@ def expected_score(
     metric: str = "accuracy",
     rarer: int | None = None,
     largest: int | None = None,
+    calibration: Calibration | None = None,
 ) -> ExpectedScore:
     """Estimate the score on new nodes from their logits and from labelled nodes of training.
 
@@ -154,6 +156,8 @@ def expected_score(
         rarer: The rarer of two classes in training, for average precision and `share`; None:
             the second class.
         largest: The largest class in training, for `baseline`; None: in `valid_y`.
+        calibration: That of the model; None: it is fitted to the validation nodes, as for a model
+            that was selected by this metric, without class weights.
     """
     valid, new = (_array(part).astype(float) for part in (valid_logits, new_logits))
     y = _array(valid_y)
@@ -161,10 +165,7 @@ def expected_score(
     scorer = METRICS[metric].of_class(rarer)
     labels = np.full(len(new), -1) if new_y is None else _array(new_y)
     known, is_known = labels >= 0, not math.isnan(held_out)
-    if metric == "accuracy":
-        calibration = Calibration.fit(valid, y)
-    else:
-        calibration = Calibration.fit_with_bias(valid, y)
+    calibration = calibration or Calibration.fit(valid, y, metric, weighted=False)
     probabilities = softmax(calibration.apply(new), axis=1)
     confidence = float(scorer.pseudo_values(new, probabilities).mean())
     before = score(scorer, valid, y)
