@@ -25,6 +25,7 @@ from canet.data.graph import read_user_graph
 from canet.data.graph_data import GraphData
 from canet.data.graph_files import ReadOptions, Roles, read_columns
 from canet.data.graph_store import sorting
+from canet.data.graph_store.contents import check_array
 from canet.data.graph_store.index import FORMAT, INDEX
 from canet.errors import (
     CanetError,
@@ -36,6 +37,7 @@ from canet.errors import (
 from canet.util import memory
 from canet.util.files import TEMPORARY_SUFFIX, WriteError
 from canet.util.schema import pack_json
+from tests.support.stores import write_store
 from tests.support.user_tables import ROLES, write_folder
 
 MIN_MEMORY = 2**12  # 85 edges at once
@@ -586,3 +588,20 @@ def test_a_writer_outside_of_its_block_is_rejected(tmp_path: Path) -> None:
         writer.add_edges([0], [1])
     with pytest.raises(InputError, match="with GraphStoreWriter"):
         writer.add_edges([0], [1])
+
+
+def test_a_store_is_read_once_in_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(
+        "canet.data.graph_store.store.check_array",
+        lambda index, folder, name: read.append(f"{name}.npy") or check_array(index, folder, name),
+    )
+    store = write_store(tmp_path / "store")
+    store.open()
+    assert len(read) == len(set(read)) == len(list(store.path.glob("*.npy")))
+    read.clear()
+    GraphStore(store.path).load()
+    assert read == []
+    (store.path / "labels.npy").touch()
+    GraphStore(store.path).open()
+    assert "labels.npy" in read

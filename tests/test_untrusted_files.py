@@ -1,0 +1,232 @@
+"""The promises of SECURITY.md about files of strangers.
+
+test_faults.py and store/test_archive.py have those about changed files and about archives.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import random
+import shutil
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import canet
+from canet.data.graph_store import contents
+from canet.data.graph_store.index import HEADER_BYTES, INDEX
+from canet.defaults import read_settings
+from canet.errors import CanetError, InputError
+from canet.store import RunFolder, unpack_archive
+from canet.store.run_folder import read_checkpoint
+from canet.store.summary import read_run
+from canet.util import files
+from canet.util.files import sha256
+from canet.util.schema import CHECKSUM, pack_json
+from tests.support.commands import call
+from tests.support.finished import make_config, write_run
+from tests.support.stores import NUM_NODES, write_store
+from tests.support.user_tables import write_folder
+
+HUGE = 2**60
+CHECKPOINT = "checkpoint-3-0123456789abcdef.safetensors"
+
+
+class Trap:
+    """An object that creates a file when it is unpickled, which proves that code was run."""
+
+    def __init__(self, canary: Path) -> None:
+        self.canary = canary
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.canary,)
+
+
+def npz(**members: bytes) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+    return packed.getvalue()
+
+
+def npy(array: np.ndarray) -> bytes:
+    packed = io.BytesIO()
+    np.save(packed, array, allow_pickle=True)
+    return packed.getvalue()
+
+
+def pt(graph: Data, **options: bool) -> bytes:
+    packed = io.BytesIO()
+    torch.save(graph, packed, **options)
+    return packed.getvalue()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved model, a finished run, a folder of tables, and graph stores of both kinds."""
+    place = tmp_path_factory.mktemp("files")
+    for kind in ("dense", "sparse"):
+        names = np.array(["a", "b"])[np.arange(NUM_NODES) % 2]
+        write_store(place / kind, kind=kind, weighted=True, environment=names)
+    model = canet.NodeClassifier("erm", epochs=2, hidden=4, device="cpu", verbose=0)
+    model.fit(place / "dense").save(place / "model")
+    write_run(place, make_config(), {"test_id": 0.8, "ood/near": 0.5}).path.rename(place / "run")
+    write_folder(place / "tables")
+    return place
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "graph.npz": canet.read_graph,
+    "graph.pt": canet.read_graph,
+    "tables/nodes.csv": lambda path: canet.read_graph(path.parent),
+    "dense/index.json": lambda path: canet.GraphStore(path.parent).load(),
+    "dense/features.npy": lambda path: canet.GraphStore(path.parent).load(),
+    "model/model.json": lambda path: canet.load(path.parent, "cpu"),
+    "run/config.json": lambda path: read_run(RunFolder(path.parent)),
+    "run/weights.safetensors": lambda path: RunFolder(path.parent).read_weights(),
+    CHECKPOINT: read_checkpoint,
+    "runs.tar.xz": lambda path: unpack_archive(path, path.parent / "unpacked"),
+    "best.json": read_settings,
+}
+"""File in `folder` → a function that reads it."""
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_no_code_in_a_file_is_run(name: str, folder: Path, tmp_path: Path) -> None:
+    canary, path = tmp_path / "was-run", tmp_path / "files" / name
+    shutil.copytree(folder, tmp_path / "files")
+    trap, edges = Trap(canary), torch.tensor([[0, 1], [1, 2]])
+    graph = Data(x=torch.ones(3, 2), edge_index=edges, y=trap)
+    objects = npy(np.array([trap], dtype=object))
+    for content in (
+        pickle.dumps(trap),
+        pt(graph),
+        pt(graph, _use_new_zipfile_serialization=False),
+        npz(x=npy(np.ones((3, 2))), edge_index=npy(edges.numpy()), y=objects),
+        objects,
+        b'{"a":' * 100_000,
+    ):
+        path.write_bytes(content)
+        with pytest.raises(CanetError) as caught:
+            READERS[name](path)
+        assert "\n" not in str(caught.value)
+        assert not canary.exists()
+    pickle.loads(pickle.dumps(trap))
+    assert canary.exists()
+
+
+def test_sizes_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that claims to be huge, one that is too large, and one without end."""
+    claim = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({HUGE}, 8)}}\n".encode()
+    header = b"\x93NUMPY\x02\x00" + struct.pack("<I", len(claim)) + claim
+    (tmp_path / "graph.npz").write_bytes(npz(x=header, edge_index=header))
+    tensors = json.dumps({"w": {"dtype": "F32", "shape": [HUGE], "data_offsets": [0, 16]}})
+    run = RunFolder(tmp_path / "run")
+    run.path.mkdir()
+    (run.path / "weights.safetensors").write_bytes(
+        struct.pack("<Q", len(tensors)) + tensors.encode() + bytes(16)
+    )
+    (tmp_path / "large.json").write_bytes(bytes(2**20))
+    os.mkfifo(tmp_path / "pipe.json")
+    monkeypatch.setattr(files, "MAX_JSON_BYTES", 2**19)
+    for read in (
+        lambda: canet.read_graph(tmp_path / "graph.npz"),
+        run.read_weights,
+        lambda: files.read_json(tmp_path / "large.json"),
+        lambda: files.read_json(tmp_path / "pipe.json"),
+    ):
+        with pytest.raises(CanetError):
+            read()
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_no_flipped_bit_of_a_store_is_read(folder: Path, tmp_path: Path, kind: str) -> None:
+    store, chance = shutil.copytree(folder / kind, tmp_path / kind), random.Random(kind)
+    raw = {path: path.read_bytes() for path in sorted(store.iterdir())}
+    for _ in range(20):
+        (path,) = chance.choices(list(raw), [len(content) for content in raw.values()])
+        changed, bit = bytearray(raw[path]), chance.randrange(8 * len(raw[path]))
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        with pytest.raises(CanetError):
+            canet.GraphStore(store).load()
+        path.write_bytes(raw[path])
+    canet.GraphStore(store).load()
+
+
+def change_index(store: Path, change: Callable[[Any], object]) -> None:
+    """Change the content of an index, and its checksum too."""
+    index = json.loads((store / INDEX).read_bytes())
+    del index[CHECKSUM]
+    change(index)
+    (store / INDEX).write_bytes(pack_json(index))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda index: index.pop("arrays"),
+        lambda index: index.update(num_nodes=2**70),
+        lambda index: index.update(classes=[None]),
+        lambda index: index["arrays"]["features"].update(dtype="|O"),
+        lambda index: index["arrays"]["labels"].update(shape=[2**62]),
+        lambda index: index["arrays"]["rowptr"].update(offset=2**70),
+        lambda index: index["arrays"].update({"../features": index["arrays"].pop("features")}),
+    ],
+)
+def test_a_forged_index_is_one_line(
+    folder: Path, tmp_path: Path, change: Callable[[Any], object]
+) -> None:
+    shutil.copytree(folder / "dense", tmp_path / "store")
+    change_index(tmp_path / "store", change)
+    found = call(tmp_path, "convert", "store", "--out", "copy")
+    assert (found.code, found.err.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize("at_once", [7, contents.NUMBERS_AT_ONCE])
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [
+        ("rowptr", 7, 2**62),
+        ("rowptr", -1, 1),
+        ("neighbours", 5, NUM_NODES),
+        ("labels", 3, -2),
+        ("split", 3, 4),
+        ("environment", 3, 2),
+        ("loops", 1, 1),
+        ("feature_rowptr", 4, 2**40),
+        ("feature_columns", -1, -1),
+    ],
+)
+def test_a_forged_number_that_points_outside_is_an_error(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at_once: int,
+    name: str,
+    place: int,
+    value: int,
+) -> None:
+    monkeypatch.setattr(contents, "NUMBERS_AT_ONCE", at_once)
+    store = shutil.copytree(folder / "sparse", tmp_path / "store")
+    path = store / f"{name}.npy"
+    array = np.load(path)
+    array[place] = value
+    path.write_bytes(path.read_bytes()[:HEADER_BYTES] + array.tobytes())
+    change_index(store, lambda index: index["arrays"][name].update(sha256=sha256(path)))
+    for read in (canet.GraphStore(store).open, canet.GraphStore(store).load):
+        with pytest.raises(InputError, match=name):
+            read()
+    (problem,) = canet.GraphStore(store).problems()
+    assert name in problem
