@@ -31,7 +31,7 @@ def section(method: MethodClass, common: dict[str, dict[str, Any]]) -> str:
     """A method's summary, paper, and the settings that differ from the common ones."""
     settings = describe_settings(method.settings_type)
     own = {name: entry for name, entry in settings.items() if entry != common.get(name)}
-    needs = "; needs environment labels" if method.needs_environments else ""
+    needs = "; needs environment labels" if method.traits.needs_environments else ""
     summary = method.summary[0].upper() + method.summary[1:] + needs
     text = f"## {method.label}: `{method.name}`\n\n{summary}. {method.paper}.\n\n"
     if not issubclass(method.settings_type, Settings):

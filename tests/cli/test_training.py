@@ -59,7 +59,9 @@ def test_summary_is_complete_and_consistent(method: str, backbone: str, canet: C
 def test_every_method_trains_from_the_command_line(method: str, canet: Canet) -> None:
     summary = canet("train", "synthetic", "--method", method, "--json", *QUICK).content
     assert summary["method"] == method
-    seen = ["domain 1", "domain 2", "domain 3"] if REGISTRY[method].needs_environments else None
+    seen = (
+        ["domain 1", "domain 2", "domain 3"] if REGISTRY[method].traits.needs_environments else None
+    )
     assert summary["environments_seen"] == seen
 
 

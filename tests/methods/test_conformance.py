@@ -116,7 +116,7 @@ def test_test_nodes_and_labels_change_no_bit_of_training(
 def test_a_method_that_needs_environments_records_them_and_rejects_a_task_without(
     name: str, backbone: str
 ) -> None:
-    needs = METHODS[name].needs_environments
+    needs = METHODS[name].traits.needs_environments
     seen = trained(name, backbone)[1].result.environments_seen
     assert seen == (["0", "1", "2"] if needs else None)
     task = tiny_task()
@@ -124,7 +124,7 @@ def test_a_method_that_needs_environments_records_them_and_rejects_a_task_withou
     del data.environment
     task = replace(task, data=data)
     if needs:
-        free = [name for name, method in METHODS.items() if not method.needs_environments]
+        free = [name for name, method in METHODS.items() if not method.traits.needs_environments]
         with pytest.raises(CanetError, match=", ".join(free)):
             trainer(task, name, backbone)
     else:

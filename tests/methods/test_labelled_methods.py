@@ -16,7 +16,7 @@ from canet.training import Trainer
 from tests.support.labelled import ENVIRONMENT, make
 from tests.support.tiny import tiny_task
 
-LABELLED = [name for name, method in METHODS.items() if method.needs_environments]
+LABELLED = [name for name, method in METHODS.items() if method.traits.needs_environments]
 every_method = pytest.mark.parametrize("name", LABELLED)
 every_backbone = pytest.mark.parametrize("backbone", BACKBONES)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from canet.methods import BACKBONES, METHODS
+from canet.methods import BACKBONES, METHODS, Traits
 from canet.training import Run, Trainer, loop
 from tests.support.gpu import needs_gpu
 from tests.support.tiny import tiny_task
@@ -30,7 +30,7 @@ def assert_same(first: Run, second: Run) -> None:
         torch.testing.assert_close(tensor, other[name], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", [n for n, method in METHODS.items() if method.capturable])
+@pytest.mark.parametrize("name", [n for n, method in METHODS.items() if method.traits.capturable])
 def test_compiling_kernels_does_not_change_the_run(name: str) -> None:
     own = make(name, device="cpu")._loop(0, None, ood_curves=False, lane=0)
     state = own.method.state_dict() | own.method.training_state()
@@ -44,12 +44,12 @@ def test_compiling_kernels_does_not_change_the_run(name: str) -> None:
 
 @needs_gpu
 @pytest.mark.parametrize("backbone", BACKBONES)
-@pytest.mark.parametrize("name", [n for n, method in METHODS.items() if method.capturable])
+@pytest.mark.parametrize("name", [n for n, method in METHODS.items() if method.traits.capturable])
 def test_captured_epochs_equal_eager_epochs(
     name: str, backbone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded = make(name, backbone).run(1)
-    monkeypatch.setattr(METHODS[name], "capturable", False)
+    monkeypatch.setattr(METHODS[name], "traits", Traits())
     assert_same(recorded, make(name, backbone).run(1))
 
 
@@ -60,7 +60,7 @@ def test_captured_epochs_with_all_settings_equal_eager_epochs(
 ) -> None:
     settings = {"scaling": "standardised", "norm": "layer", "residual": True}
     recorded = make(name, **settings).run(1)
-    monkeypatch.setattr(METHODS[name], "capturable", False)
+    monkeypatch.setattr(METHODS[name], "traits", Traits())
     assert_same(recorded, make(name, **settings).run(1))
 
 
@@ -70,7 +70,7 @@ def test_every_metric_can_be_recorded(metric: str, monkeypatch: pytest.MonkeyPat
     task = tiny_task(num_classes=2, metric=metric)
     settings = METHODS["erm"].settings_type(hidden=8, epochs=12)
     recorded = Trainer(task, "erm", "gcn", settings, "cuda").run(0, ood_curves=True)
-    monkeypatch.setattr(METHODS["erm"], "capturable", False)
+    monkeypatch.setattr(METHODS["erm"], "traits", Traits())
     assert_same(recorded, Trainer(task, "erm", "gcn", settings, "cuda").run(0, ood_curves=True))
 
 

@@ -58,7 +58,7 @@ def methods(
             method.name: {
                 "summary": method.summary,
                 "paper": method.paper,
-                "needs_environments": method.needs_environments,
+                "needs_environments": method.traits.needs_environments,
                 "settings": describe_settings(method.settings_type),
             }
             for method in chosen
@@ -152,7 +152,7 @@ def _show_methods(methods: Sequence[MethodClass]) -> None:
     common = {declared.name for declared in fields(Settings)}
     indent = max(len(method.name) for method in methods) + 2
     for method in methods:
-        labels = "; needs environment labels" if method.needs_environments else ""
+        labels = "; needs environment labels" if method.traits.needs_environments else ""
         show(method.name, f"{method.summary}{labels}", indent)
         show("", method.paper, indent)
         for name, about in describe_settings(method.settings_type).items():
@@ -169,7 +169,7 @@ def _show_method(method: MethodClass) -> None:
 
     print(f"{method.name}: {method.summary}")
     print(method.paper)
-    print(f"{'needs' if method.needs_environments else 'does not need'} environment labels")
+    print(f"{'needs' if method.traits.needs_environments else 'does not need'} environment labels")
     rows = [
         [name, str(about["default"]), about["valid"], _search_text(about), about["help"]]
         for name, about in describe_settings(method.settings_type).items()

@@ -44,6 +44,7 @@ from canet.models import (
     describe_method,
     get_backbone_name,
     get_learner,
+    is_network,
 )
 from canet.models.reader import Reader
 from canet.reading.prepared import PreparedGraph, share_graph
@@ -257,8 +258,7 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
             settings = plan.settings_for(task.train.numel())
             display.say(plan.reason)
             weights = class_weights(self.class_weight, user.classes, task.data.y[task.train])
-            several = describe_method(self.method).trains_several  # also with scaled columns
-            if settings.scaling == "raw" and "encoding" not in opened and not several:
+            if settings.reads_raw and "encoding" not in opened:
                 warn_scales(task)
             display.stage("training")
             how = settings, weights, seed, display, warm_start, begin
@@ -378,11 +378,10 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
             raise InputError("callbacks must be a list of functions: pass callbacks=[f]")
         get_backbone_name(self.method, self.backbone)
         choice = {n: v for n in ("preset", "time_limit") if (v := getattr(self, n)) is not None}
-        several = describe_method(self.method).trains_several
-        if choice and not several:
-            name = next(iter(choice))
+        for name in choice.keys() - declared:
             raise InputError(f"{name} is only for method 'auto': leave out {name} or method")
-        if several and self.callbacks and (self.n_jobs != 1 or self.ray):
+        uses_pool = describe_method(self.method).traits.uses_pool
+        if uses_pool and self.callbacks and (self.n_jobs != 1 or self.ray):
             raise InputError("callbacks need n_jobs=1 and no Ray: they are called in this process")
         return changed(self.method, changes | choice)
 
@@ -398,8 +397,8 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
         begin: float,
     ) -> Fitted:
         """Train, or continue the training of an `earlier` model; time limits count from `begin`."""
-        several = describe_method(self.method).trains_several
-        pool = open_pool(self.n_jobs, self.ray, str(self.device)) if several else None
+        uses_pool = describe_method(self.method).traits.uses_pool
+        pool = open_pool(self.n_jobs, self.ray, str(self.device)) if uses_pool else None
         threads = torch.get_num_threads()
         if pick_device(self.device).type != "cuda":
             threads = max(1, min(threads, task.num_nodes // NODES_PER_THREAD))
@@ -416,7 +415,8 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
                 keep_on_interrupt=self.keep_on_interrupt,
             )
             learner = get_learner(self.method, self.backbone, settings, options)
-            report = display.training_callback(learner.name, unit="run" if several else "epoch")
+            unit = "epoch" if is_network(self.method) else "step"
+            report = display.training_callback(learner.name, unit=unit)
             share_graph(task, prepared)
             initial, folder = None if earlier is None else earlier.fitted_, None
             if self.checkpoints is not None and initial is None:

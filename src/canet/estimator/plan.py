@@ -81,7 +81,7 @@ def plan_training(
     needed = shares * STEP * _sizes(graph, getattr(settings, "hidden", 0))[1]
     fits = needed <= room
     loads, how = True, []
-    if describe_method(method).trains_in_batches:
+    if describe_method(method).traits.trains_in_batches:
         stays = is_store and not fits_in_memory(graph, shares)
         loads = not stays or getattr(settings, "direction", "along") != "along"
         intervenes = getattr(settings, "interventions", "none") != "none"

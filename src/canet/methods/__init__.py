@@ -5,6 +5,7 @@ from pkgutil import resolve_name
 from canet.errors import InputError, check_name
 from canet.methods.base import Batch, Method, Settings, TrainingView
 from canet.methods.interventions import InterventionSettings
+from canet.methods.traits import Traits
 from canet.nn import BACKBONES, Backbone, get_backbone
 from canet.util.plugins import add_plugins
 
@@ -36,6 +37,7 @@ __all__ = [
     "Method",
     "Settings",
     "TrainingView",
+    "Traits",
     "get_backbone",
     "get_method",
 ]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from canet.methods.traits import Traits
 from canet.nn import Backbone, Block, Features, GraphModel, get_backbone
 from canet.nn.blocks import Direction
 from canet.nn.model import Norm
@@ -40,6 +41,11 @@ class ModelSettings:
     def in_batches(self) -> bool:
         """Whether a graph store stays on disk, because training reads it in batches."""
         return False
+
+    @property
+    def reads_raw(self) -> bool:
+        """Whether columns with large numbers hide the others, because none is scaled."""
+        return self.scaling == "raw"
 
 
 @dataclass(frozen=True)
@@ -180,15 +186,7 @@ class Method(nn.Module):
     colour: ClassVar[Colour]
     summary: ClassVar[str]
     paper: ClassVar[str]
-    has_backbone: ClassVar[bool] = True
-    trains_several: ClassVar[bool] = False
-    """Whether several models are trained, perhaps in several processes."""
-    needs_environments: ClassVar[bool] = False
-    uses_edge_weights: ClassVar[bool] = True
-    trains_in_batches: ClassVar[bool] = True
-    capturable: ClassVar[bool] = False
-    """Whether a training step can be captured as a CUDA graph: it must not draw random numbers on
-    the CPU or branch on values of tensors."""
+    traits: ClassVar[Traits] = Traits(trains_in_batches=True)
     settings_type: ClassVar[type[Settings]] = Settings
     class_weight: Tensor | None
 

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from canet.methods.base import Batch
 from canet.methods.interventions import InterveningMethod, InterventionSettings
+from canet.methods.traits import Traits
 from canet.nn import Backbone, CaNet, Environment
 from canet.nn.environment import EnvironmentEstimator, EstimatorKind
 from canet.nn.layer import Propagation
@@ -78,7 +79,7 @@ class CaNetMethod(InterveningMethod):
     colour = Colour("#d55e00", "#ff8c3b")
     summary = "environment estimator and mixture-of-experts GNN, without environment labels"
     paper = "Wu et al., Graph Out-of-Distribution Generalization via Causal Intervention, WWW 2024"
-    capturable = True
+    traits = Traits(trains_in_batches=True, capturable=True)
     settings_type = CaNetSettings
     model: CaNet
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from canet.methods.base import Batch, Method, Settings
+from canet.methods.traits import Traits
 from canet.settings import setting
 from canet.util.colour import Colour
 
@@ -38,8 +39,7 @@ class CORAL(Method):
     colour = Colour("#009e73", "#3cc79f")
     summary = "embeddings with the same mean and covariance in every environment"
     paper = "Sun and Saenko, Deep CORAL: Correlation Alignment for Deep Domain Adaptation, 2016"
-    capturable = True
-    needs_environments = True
+    traits = Traits(needs_environments=True, trains_in_batches=True, capturable=True)
     settings_type = CORALSettings
 
     def loss(self, batch: Batch) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from canet.methods.base import MAX_WIDTH, Batch, Method, Settings, TrainingView
+from canet.methods.traits import Traits
 from canet.settings import setting
 from canet.util.colour import Colour
 
@@ -53,8 +54,7 @@ class DANN(Method):
     colour = Colour("#c46a9c", "#e3a3c6")
     summary = "embeddings from which a discriminator cannot predict the environment"
     paper = "Ganin et al., Domain-Adversarial Training of Neural Networks, JMLR 2016"
-    capturable = True
-    needs_environments = True
+    traits = Traits(needs_environments=True, trains_in_batches=True, capturable=True)
     settings_type = DANNSettings
     updates: Tensor
     steps_per_epoch = 1

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from canet.methods.base import Batch, Method, Settings, TrainingView, descend
+from canet.methods.traits import Traits
 from canet.nn import Block, Features, Graph
 from canet.nn.model import rows_of
 from canet.settings import setting
@@ -77,8 +78,7 @@ class EERM(Method):
     summary = "mean and variance of the risks over edited graphs, without environment labels"
     paper = "Wu et al., Handling Distribution Shifts on Graphs, ICLR 2022"
     settings_type = EERMSettings
-    trains_in_batches = False
-    uses_edge_weights = False
+    traits = Traits(uses_edge_weights=False)
 
     x: Features  # features of the nodes of all K graphs
     copies: Tensor  # row of each node of each graph in x, [K, N]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from canet.methods.base import Batch, Method, Settings
+from canet.methods.traits import Traits
 from canet.settings import setting
 from canet.util.colour import Colour
 
@@ -39,8 +40,7 @@ class GroupDRO(Method):
     colour = Colour("#3ba0dc", "#8bcdf5")
     summary = "larger weights for environments with larger risk"
     paper = "Sagawa et al., Distributionally Robust Neural Networks for Group Shifts, ICLR 2020"
-    capturable = True
-    needs_environments = True
+    traits = Traits(needs_environments=True, trains_in_batches=True, capturable=True)
     settings_type = GroupDROSettings
     q: Tensor
 

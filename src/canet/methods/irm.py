@@ -9,6 +9,7 @@ from torch import Tensor
 
 from canet.methods.annealing import AnnealedPenalty
 from canet.methods.base import Batch, Method, Settings
+from canet.methods.traits import Traits
 from canet.settings import setting
 from canet.util.colour import Colour
 
@@ -42,8 +43,7 @@ class IRM(Method):
     colour = Colour("#d08f00", "#f0b73c")
     summary = "penalty if rescaling the logits would lower the risk of an environment"
     paper = "Arjovsky et al., Invariant Risk Minimization, 2019"
-    capturable = True
-    needs_environments = True
+    traits = Traits(needs_environments=True, trains_in_batches=True, capturable=True)
     settings_type = IRMSettings
 
     def setup(self) -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from canet.methods.base import Batch, Method, Settings, TrainingView
+from canet.methods.traits import Traits
 from canet.nn import Block, PlainModel
 from canet.settings import setting
 from canet.util.colour import Colour
@@ -48,7 +49,7 @@ class Mixup(Method):
     summary = "mixes the states and labels of pairs of nodes"
     paper = "Wang et al., Mixup for Node and Graph Classification, WWW 2021"
     settings_type = MixupSettings
-    trains_in_batches = False
+    traits = Traits()
     model: PlainModel
     blocks: list[Block]
 

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from canet.methods.base import Batch, Method, Settings, TrainingView
 from canet.methods.mean_matching import mean_matching_weights
+from canet.methods.traits import Traits
 from canet.nn import Block, Features, PlainModel
 from canet.settings import setting
 from canet.util.colour import Colour
@@ -55,9 +56,8 @@ class SRGNN(Method):
         "Zhu et al., Shift-Robust GNNs: Overcoming the Limitations of Localized Graph Training "
         "Data, NeurIPS 2021"
     )
-    capturable = True
     settings_type = SRGNNSettings
-    trains_in_batches = False
+    traits = Traits(capturable=True)
     model: PlainModel
     sample: tuple[Features, Sequence[Block]]
     beta: Tensor

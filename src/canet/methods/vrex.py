@@ -9,6 +9,7 @@ from torch import Tensor
 
 from canet.methods.annealing import AnnealedPenalty
 from canet.methods.base import Batch, Method, Settings
+from canet.methods.traits import Traits
 from canet.settings import setting
 from canet.util.colour import Colour
 
@@ -41,8 +42,7 @@ class VREx(Method):
     colour = Colour("#7f5fa8", "#b79ddb")
     summary = "mean and variance of the risks of the environments"
     paper = "Krueger et al., Out-of-Distribution Generalization via Risk Extrapolation, ICML 2021"
-    capturable = True
-    needs_environments = True
+    traits = Traits(needs_environments=True, trains_in_batches=True, capturable=True)
     settings_type = VRExSettings
 
     def setup(self) -> None:

@@ -37,10 +37,15 @@ def describe_method(method: str | MethodClass) -> MethodClass:
     return known[check_name("method", method, known)]
 
 
+def is_network(method: str | MethodClass) -> bool:
+    """Whether a method trains a network, with a backbone and in epochs."""
+    return issubclass(describe_method(method), Method)
+
+
 def get_backbone_name(method: str | MethodClass, backbone: str | Backbone | None = None) -> str:
     """Return the name of a backbone, by default gcn; without a backbone, the name of the method."""
     kind = describe_method(method)
-    if kind.has_backbone:
+    if is_network(kind):
         return get_backbone(backbone or "gcn").name
     if backbone not in (None, kind.name):
         raise InputError(
@@ -82,5 +87,6 @@ __all__ = [
     "describe_method",
     "get_backbone_name",
     "get_learner",
+    "is_network",
     "restore",
 ]

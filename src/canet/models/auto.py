@@ -22,7 +22,7 @@ import torch
 
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, ChecksumError, warn_user
-from canet.methods import Settings
+from canet.methods import Settings, Traits
 from canet.methods.interventions import InterventionWarning
 from canet.models.average import Average
 from canet.models.base import Fitted, Learner, OutOfTime
@@ -61,6 +61,10 @@ class AutoSettings(Settings):
     time_limit: float = setting(1e6, "seconds after which no more models are compared", minimum=0)
     dropout: float = setting(0.5, "dropout probability", minimum=0, below=1)
     epochs: int = setting(200, "number of training epochs of each network", minimum=1)
+
+    @property
+    def reads_raw(self) -> bool:
+        return False  # some of the models standardise the columns
 
 
 class Tried(NamedTuple):
@@ -108,8 +112,7 @@ class Auto(Learner):
     colour = Colour("#000000", "#e6e6e6")
     summary = "averages models by how well they predict held-out parts of the training data"
     paper = "No paper; measured on https://canet-dev.github.io/canet/results/choice.html"
-    trains_several = True
-    trains_in_batches = True
+    traits = Traits(trains_in_batches=True, uses_pool=True)
     settings_type = AutoSettings
     settings: AutoSettings
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, VersionError
-from canet.methods import Settings
+from canet.methods import Settings, Traits
 from canet.methods.base import ModelSettings
 from canet.nn.model import Prediction
 from canet.reading.predict import Part
@@ -176,12 +176,7 @@ class Learner(ABC):
     summary: ClassVar[str]
     paper: ClassVar[str]
     settings_type: ClassVar[type[ModelSettings]] = Settings
-    has_backbone: ClassVar[bool] = False
-    trains_several: ClassVar[bool] = False
-    needs_environments: ClassVar[bool] = False
-    uses_edge_weights: ClassVar[bool] = True
-    trains_in_batches: ClassVar[bool] = False
-    capturable: ClassVar[bool] = False
+    traits: Traits = Traits()
 
     def __init__(
         self, settings: ModelSettings | None = None, options: Options | None = None

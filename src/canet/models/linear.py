@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from canet.data.task import ShiftTask
 from canet.errors import VersionError
-from canet.methods import Settings
+from canet.methods import Settings, Traits
 from canet.models.base import Fitted, Learner, Options, State, entry
 from canet.models.tabular import (
     Columns,
@@ -114,7 +114,7 @@ class Linear(Learner):
     colour = Colour("#5b4a00", "#e0c34d")
     summary = "logistic regression on the columns of a node and the means of its neighbours"
     paper = "Cox, The regression analysis of binary sequences, J. R. Stat. Soc. B '58"
-    trains_in_batches = True
+    traits = Traits(trains_in_batches=True)
     settings_type = LinearSettings
     settings: LinearSettings
 

@@ -127,6 +127,7 @@ class Network(Learner):
         self.method_type, self.backbone = get_method(method), get_backbone(backbone)
         super().__init__(settings or self.method_type.settings_type(), options)
         self.name = f"{self.method_type.name}-{self.backbone.name}"
+        self.traits = self.method_type.traits
         self._trainer: Trainer | None = None
 
     def trainer(self, task: ShiftTask, initial: Mapping[str, Tensor] | None = None) -> Trainer:

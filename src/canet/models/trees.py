@@ -16,7 +16,7 @@ from torch import Tensor
 
 from canet.data.task import MAX_SCORED, ShiftTask, sample_nodes
 from canet.errors import VersionError
-from canet.methods import Settings
+from canet.methods import Settings, Traits
 from canet.models.base import Fitted, Learner, Options, State, entry
 from canet.models.tabular import (
     Columns,
@@ -167,7 +167,7 @@ class Trees(Learner):
     colour = Colour("#2f5d1e", "#8fce6f")
     summary = "boosted trees on the columns of a node and the means of its neighbours"
     paper = "Friedman, Greedy function approximation, Ann. Statist. '01"
-    trains_in_batches = True
+    traits = Traits(trains_in_batches=True, on_cpu=True)
     settings_type = TreeSettings
     settings: TreeSettings
 

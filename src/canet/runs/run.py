@@ -9,7 +9,7 @@ from pathlib import Path
 
 from canet.data.task import ShiftTask
 from canet.errors import InputError, warn_user
-from canet.models import describe_method
+from canet.models import describe_method, is_network
 from canet.runs.data import compare_data
 from canet.runs.worker import FAILURE, Outcome, Worker, job_folder, train_batch
 from canet.store import RunConfig, RunFolder
@@ -61,11 +61,11 @@ def run_jobs(
     """
     names = {config.name for config in configs}
     is_alone = distributed.world_size() == 1
-    several = describe_method(configs[0].method).trains_several
-    if not is_alone and (jobs > 1 or ray or len(names) > 1 or several):
+    network = is_network(configs[0].method)
+    if not is_alone and (jobs > 1 or ray or len(names) > 1 or not network):
         raise InputError(
             "processes that were started by torchrun or srun train one model together: leave out "
-            "--jobs and --ray, and choose one method, but not auto"
+            "--jobs and --ray, and choose one network"
         )
     worker = Worker(device, data_root, task)
     if distributed.rank():
@@ -89,8 +89,7 @@ def run_jobs(
             else:
                 for batch in batches:
                     counts = runs.num_done, len(batch), len(runs.failed)
-                    several = describe_method(batch[0].method).trains_several
-                    unit = "run" if several else "epoch"
+                    unit = "epoch" if is_network(batch[0].method) else "step"
                     report = display.training_callback(label(batch), *counts, unit)
                     runs.record_outcome(batch, worker.train(batch, root, report))
                 worker.end()
@@ -107,7 +106,7 @@ def make_batches(configs: Sequence[RunConfig], batch_seeds: bool) -> Iterator[li
         groups.setdefault(config.task_key, {}).setdefault(config.name, []).append(config)
     for by_name in groups.values():
         for runs in by_name.values():
-            can_batch = batch_seeds and describe_method(runs[0].method).capturable
+            can_batch = batch_seeds and describe_method(runs[0].method).traits.capturable
             size = SEEDS_AT_ONCE if can_batch else 1
             for begin in range(0, len(runs), size):
                 yield runs[begin : begin + size]

@@ -13,7 +13,7 @@ from canet.data.task_file import TEST, write_task
 from canet.defaults import changed
 from canet.errors import CanetError
 from canet.methods import METHODS
-from canet.models import describe_method
+from canet.models import is_network
 from canet.runs.run import FailedJob, run_jobs
 from canet.runs.worker import job_folder
 from canet.store import RunConfig
@@ -30,8 +30,8 @@ def applicable_methods(task: ShiftTask) -> list[str]:
     return [
         name
         for name, method in METHODS.items()
-        if (has_environments or not method.needs_environments)
-        and (method.uses_edge_weights or not has_weights)
+        if (has_environments or not method.traits.needs_environments)
+        and (method.traits.uses_edge_weights or not has_weights)
     ]
 
 
@@ -64,7 +64,7 @@ def compare_on_graph(
         names = set(asdict(changed(method, {})))
         known |= names
         settings = asdict(changed(method, {k: v for k, v in changes.items() if k in names}))
-        for backbone in backbones if describe_method(method).has_backbone else [method]:
+        for backbone in backbones if is_network(method) else [method]:
             groups.append([base_config(method, backbone, settings, s) for s in range(seeds)])
     if unknown := sorted(changes.keys() - known):
         raise CanetError(f"none of the methods has a setting '{unknown[0]}': see `canet methods`")

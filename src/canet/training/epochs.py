@@ -85,7 +85,7 @@ def epochs_of(
     """
     nodes = fields.task.train
     has_fixed_shapes = 0 < size <= nodes.numel() and min(fanout) > 0
-    if distributed.world_size() == 1 and method.capturable and has_fixed_shapes:
+    if distributed.world_size() == 1 and method.traits.capturable and has_fixed_shapes:
         data = fields.device_data(fanout)
         if data is not None:
             steps = DeviceBatches(data, nodes.to(data.y.device), size, fanout)

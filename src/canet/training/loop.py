@@ -158,7 +158,7 @@ class Loop:
         return (
             self.device.type == "cuda"
             and self.batch is not None
-            and self.method.capturable
+            and self.method.traits.capturable
             and self.epochs_here >= EPOCHS_BEFORE_CAPTURE
         )
 
@@ -263,7 +263,7 @@ def set_up_kernels(device: torch.device) -> None:
 def compile_kernels(loop: Loop) -> None:
     """On a GPU, compile the kernels of an epoch, unless this process already has."""
     kind, batch = repr(loop.method), loop.batch
-    if batch is None or not fused.on_gpu(batch.y) or not loop.method.capturable:
+    if batch is None or not fused.on_gpu(batch.y) or not loop.method.traits.capturable:
         return
     if kind in _compiled:
         return

@@ -26,7 +26,7 @@ def fanout_of(
     is_divided = 0 < settings.batch_size < task.train.numel() or distributed.world_size() > 1
     if not (draws or "csr" in task.data or is_divided):
         return None
-    if not method_type.trains_in_batches:
+    if not method_type.traits.trains_in_batches:
         how = "leave out batch_size and fanout"
         if distributed.world_size() > 1:
             how = "start a single process without batch_size and fanout"

@@ -121,7 +121,10 @@ class Trainer:
         distributed.join(self.device)
         set_up_kernels(self.device)
         self._check_environments()
-        if task.data.get("edge_weight") is not None and not self.method_type.uses_edge_weights:
+        if (
+            task.data.get("edge_weight") is not None
+            and not self.method_type.traits.uses_edge_weights
+        ):
             raise InputError(
                 f"method '{self.method_type.name}' adds and removes edges and cannot use edge "
                 "weights: choose another method, or remove the weights"
@@ -167,7 +170,7 @@ class Trainer:
     def together(self) -> bool:
         """Whether training several runs side by side is faster than one after the other."""
         is_alone = distributed.world_size() == 1
-        return is_alone and self.device.type == "cuda" and self.method_type.capturable
+        return is_alone and self.device.type == "cuda" and self.method_type.traits.capturable
 
     def run_together(
         self,
@@ -337,8 +340,10 @@ class Trainer:
     def _check_environments(self) -> None:
         """Raise an error if the method needs environment labels and the task has none."""
         ids = self.task.training_environments()
-        if self.method_type.needs_environments and (ids.numel() < 2 or ids.min() < 0):
-            free = ", ".join(name for name, cls in METHODS.items() if not cls.needs_environments)
+        if self.method_type.traits.needs_environments and (ids.numel() < 2 or ids.min() < 0):
+            free = ", ".join(
+                name for name, cls in METHODS.items() if not cls.traits.needs_environments
+            )
             how = f"task '{self.task.name}' does not have them"
             if self.task.name == USER_GRAPH:
                 how = "pass environment to fit, or --environment COLUMN"
@@ -350,7 +355,7 @@ class Trainer:
 
     def _environments_seen(self) -> list[str] | None:
         """Return the names of the environments that the method used; None if it used none."""
-        if not self.method_type.needs_environments:
+        if not self.method_type.traits.needs_environments:
             return None
         ids = self.task.training_environments().tolist()
         names = self.task.environments

@@ -1,0 +1,29 @@
+"""What others must know about a method or learner: a record of facts that each one declares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a method or learner needs and can do. Without a declaration, it has the defaults.
+
+    Args:
+        needs_environments: Whether it needs an environment label for every training node.
+        uses_edge_weights: Whether it can be trained on a graph with edge weights.
+        trains_in_batches: Whether a method can take a training step on some of the training nodes,
+            and whether a learner can read a graph store from the disk. The graph is in memory
+            otherwise.
+        capturable: Whether a training step can be captured as a CUDA graph. It must not draw random
+            numbers on the CPU or branch on values of tensors.
+        uses_pool: Whether it can train in several processes or on a cluster (`Options.pool`).
+        on_cpu: Whether it computes on the CPU, also if there is a GPU.
+    """
+
+    needs_environments: bool = False
+    uses_edge_weights: bool = True
+    trains_in_batches: bool = False
+    capturable: bool = False
+    uses_pool: bool = False
+    on_cpu: bool = False
