@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from canet import defaults
-from canet.data import DATASETS
+from canet.data import CENTRED_PER_GRAPH, DATASETS, WITHOUT_SPURIOUS
 from canet.defaults import read_settings, task_settings
 from canet.errors import CanetError, ChecksumError
 from canet.methods import BACKBONES, METHODS, InterventionSettings
@@ -142,6 +142,26 @@ def test_competitors_start_from_searched_settings(searched: Path, tmp_path: Path
     assert defaults.searched("arxiv", "erm", "gcn") is None
 
 
+def test_settings_are_only_those_of_a_search_on_the_same_features() -> None:
+    for task in ("arxiv", "elliptic"):
+        found = defaults.searched(task, "dann", "gat", "structural")
+        assert found is not None
+        assert task_settings(task, "dann", "gat", features="structural") == found
+        plain = task_settings(task, "dann", "gat")
+        assert plain == defaults.unsearched(task, "dann", "gat") != found
+        assert defaults.searched_instead(task, "dann", "gat", "original") == "structural"
+        published = task_settings(task, "canet", "gat")
+        assert task_settings(task, "canet", "gat", features="structural") == published
+        assert defaults.searched_instead(task, "canet", "gat", "original") is None
+
+
+@pytest.mark.parametrize("features", ["original", WITHOUT_SPURIOUS, CENTRED_PER_GRAPH])
+def test_controls_have_the_settings_of_the_original_features(features: str) -> None:
+    found = task_settings("cora", "irm", "gcn", features=features)
+    assert found == defaults.searched("cora", "irm", "gcn")
+    assert defaults.searched_instead("cora", "irm", "gcn", features) is None
+
+
 def test_canet_keeps_the_published_settings_and_searched_settings_are_separate(
     searched: Path, tmp_path: Path
 ) -> None:
@@ -190,7 +210,7 @@ def test_searched_settings_of_the_package_fit_their_methods() -> None:
     for task, backbones in content.get("tasks", {}).items():
         for backbone, methods in backbones.items():
             for method, entry in methods.items():
-                found = defaults.searched(task, method, backbone)
+                found = defaults.searched(task, method, backbone, entry["features"])
                 assert found
                 settings = asdict(found)
                 assert entry["settings"].items() <= settings.items()

@@ -3,6 +3,7 @@
 CaNet uses the settings that its authors published. No such settings are published for the other
 methods, so they use `searched.json`. `experiments/collect_searches.py` writes this file from many
 searches on validation data. It also contains searches for CaNet, for a comparison on equal terms.
+Settings are for the features that a search used; a control has those of the original features.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from canet.data import DATASETS
+from canet.data import CENTRED_PER_GRAPH, DATASETS, WITHOUT_SPURIOUS
 from canet.errors import CanetError, ChecksumError, InputError, first_line
 from canet.methods import METHODS
 from canet.methods.base import ModelSettings
@@ -22,26 +23,40 @@ from canet.settings import override
 from canet.util.files import read_json
 from canet.util.schema import CHECKSUM, checksum_of
 
+ORIGINAL = "original"
 SEARCHED = Path(__file__).with_name("searched.json")
 BEST = "best.json"
 """File in the folder of a search with the best settings."""
 
 
-def task_settings(task: str, method: str, backbone: str) -> ModelSettings:
+def task_settings(
+    task: str, method: str, backbone: str, *, features: str = ORIGINAL
+) -> ModelSettings:
     """Return the default settings for a task, method and backbone: published, or else searched.
 
-    A task that is not in the catalogue has the defaults of the method.
+    A method has its own defaults if no search used these features, or if the task is not in the
+    catalogue.
     """
-    found = None if method == "canet" else searched(task, method, backbone)
+    found = None if method == "canet" else searched(task, method, backbone, features)
     return found or unsearched(task, method, backbone)
 
 
-def searched(task: str, method: str, backbone: str) -> ModelSettings | None:
-    """Return the settings that a search on validation data found; None without a search."""
-    entry = _searched().get("tasks", {}).get(task, {}).get(backbone, {}).get(method)
-    if entry is None:
+def searched(
+    task: str, method: str, backbone: str, features: str = ORIGINAL
+) -> ModelSettings | None:
+    """Return the settings that a search on these features found; None without a search."""
+    entry = _entry(task, method, backbone)
+    if entry is None or entry["features"] != _without_control(features):
         return None
     return override(unsearched(task, method, backbone), entry["settings"])
+
+
+def searched_instead(task: str, method: str, backbone: str, features: str) -> str | None:
+    """Return the features that a search used in place of these; None if the defaults need none."""
+    entry = None if method == "canet" else _entry(task, method, backbone)
+    if entry is None or entry["features"] == _without_control(features):
+        return None
+    return str(entry["features"])
 
 
 def unsearched(task: str, method: str, backbone: str) -> ModelSettings:
@@ -102,6 +117,14 @@ def read_settings(path: Path) -> dict[str, Any]:
             f"'{path}' contains no settings: write them as {{\"settings\": {{NAME: VALUE, …}}}}"
         )
     return settings
+
+
+def _entry(task: str, method: str, backbone: str) -> dict[str, Any] | None:
+    return _searched().get("tasks", {}).get(task, {}).get(backbone, {}).get(method)
+
+
+def _without_control(features: str) -> str:
+    return ORIGINAL if features in (WITHOUT_SPURIOUS, CENTRED_PER_GRAPH) else features
 
 
 @cache

@@ -153,6 +153,7 @@ def test_options_reach_the_run(
     assert [len(curves[f"ood/domain {i}"]) for i in (4, 5, 6)] == [3, 3, 3]
 
 
+@pytest.mark.filterwarnings("default:.*has its default settings")
 @pytest.mark.parametrize("task", METRICS)
 def test_official_layouts_train_from_end_to_end(
     task: str, canet: Canet, small_root: Path, offline: list[str]
@@ -160,7 +161,10 @@ def test_official_layouts_train_from_end_to_end(
     before = files_of(small_root)
     for method, backbone in PAIRS:
         line = ("train", task, "--method", method, "--backbone", backbone, *QUICK)
-        summary = canet(*line, "--data-root", small_root, "--json").content
+        answer = canet(*line, "--data-root", small_root, "--json")
+        has_defaults = method == "erm" and task in ("arxiv", "elliptic")
+        assert ("structural features" in answer.err) == has_defaults
+        summary = json.loads(answer.out)
         assert (summary["task"], summary["metric"]) == (task, METRICS[task])
         assert all(0 <= value <= 100 for scores in values(summary) for value in scores)
         assert ("left_out" in summary["scores"]) == (task == "elliptic")

@@ -29,6 +29,14 @@ def test_scores_are_averaged_over_draws_of_the_data_or_on_large_tasks_over_runs(
         assert Scope().repeats(large) == [Repeat(0, seed) for seed in range(5)]
 
 
+def test_a_method_has_the_settings_of_a_search_on_the_features_of_its_runs() -> None:
+    for features, is_searched in (("original", False), ("structural", True)):
+        spec = TaskSpec("arxiv", features, "arxiv")
+        config = Scope().job(spec, "coral", "gcn", Repeat(0, 0))
+        assert (config.settings["hidden"] == 128) == is_searched
+        assert (spec.settings_note is None) == is_searched
+
+
 def test_missing_tasks_are_downloaded_by_a_full_run_and_replaced_in_a_quick_one(
     fresh_cache: Path,
 ) -> None:

@@ -24,6 +24,6 @@ def search_canet(monkeypatch: pytest.MonkeyPatch) -> SearchCaNet:
     monkeypatch.setattr(defaults, "_searched", lambda: content)
 
     def search(task: str, backbone: str = "gcn", **settings: object) -> None:
-        tasks[task][backbone]["canet"] = {"settings": settings}
+        tasks[task][backbone]["canet"] = {"settings": settings, "features": "original"}
 
     return search

@@ -14,7 +14,7 @@ from canet.cli import options
 from canet.cli.app import app
 from canet.data import GENERATORS
 from canet.data.benchmarks.catalog import is_store_path
-from canet.errors import CanetError, listed
+from canet.errors import CanetError, listed, warn_user
 
 if TYPE_CHECKING:
     from canet.runs import FailedJob
@@ -63,7 +63,7 @@ def train(
     comparison: `canet fit` trains a model for `canet predict`. Several processes, started by
     torchrun or srun, train one model.
     """
-    from canet.defaults import task_settings
+    from canet.defaults import searched_instead, task_settings
     from canet.models import get_backbone_name
     from canet.settings import override
 
@@ -74,7 +74,13 @@ def train(
         )
     changes = settings.changes
     backbone = get_backbone_name(method, backbone)
-    chosen = override(task_settings(task, method, backbone), changes)
+    chosen = override(task_settings(task, method, backbone, features=variant.features), changes)
+    other = searched_instead(task, method, backbone, variant.features)
+    if other and not settings.settings:
+        warn_user(
+            f"{method}-{backbone} has its default settings, because the search for better ones on "
+            f"{task} used {other} features: run `canet search` for {variant.features} features"
+        )
 
     from canet.runs import job_folder, run_jobs
     from canet.runs.evaluate import load_task_of

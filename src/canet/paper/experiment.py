@@ -88,6 +88,8 @@ class Experiment(ABC):
             lines.append(
                 "Structural features are computed from the graph only; the paper does not use them."
             )
+        if self.chosen_methods:
+            lines += [note for spec in shown if (note := spec.settings_note)]
         return lines
 
 

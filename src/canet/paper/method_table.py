@@ -43,7 +43,7 @@ class MethodTable(Experiment):
 
     def method_rows(self, backbone: str) -> list[MethodRow]:
         """All methods; CaNet with searched settings follows CaNet, except in a quick version."""
-        found = any(searched(spec.task, CANET, backbone) for spec in self.specs)
+        found = any(searched(s.task, CANET, backbone, s.features) for s in self.specs)
         rows = [MethodRow(method) for method in self.chosen_methods]
         if found and CANET in self.chosen_methods and not self.scope.quick:
             rows.insert(self.chosen_methods.index(CANET) + 1, MethodRow(CANET, is_searched=True))
@@ -58,9 +58,11 @@ class MethodTable(Experiment):
     ) -> list[RunConfig]:
         """Runs of a row; none if it needs a search and the task has none."""
         method = row.method
-        found = searched(spec.task, method, backbone) if row.is_searched else None
-        if row.is_searched and found is None:
-            return []
+        found = None
+        if row.is_searched:
+            found = searched(spec.task, method, backbone, spec.features)
+            if found is None:
+                return []
         repeats = self.repeats(spec, row) if repeats is None else repeats
         changes = asdict(found) if found else {}
         return [self.scope.job(spec, method, backbone, r, changes=changes) for r in repeats]

@@ -21,11 +21,12 @@ def _default_settings(config: RunConfig) -> dict[str, Any] | None:
     """The default settings of such a run; None for a method that is not in the package."""
     if config.method not in METHODS:
         return None
-    return asdict(defaults.task_settings(config.task, config.method, config.backbone))
+    names = config.task, config.method, config.backbone
+    return asdict(defaults.task_settings(*names, features=config.features))
 
 
 def _searched(config: RunConfig) -> bool:
-    found = defaults.searched(config.task, config.method, config.backbone)
+    found = defaults.searched(config.task, config.method, config.backbone, config.features)
     return found is not None and config.settings == asdict(found)
 
 

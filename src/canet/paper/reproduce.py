@@ -132,6 +132,9 @@ def _announce(experiments: Sequence[Experiment], configs: Sequence[RunConfig], o
             )
         elif spec.label != spec.task:
             print(f"{spec.label}, whose files are missing; see `canet datasets`")
+    notes = {s.settings_note: s for e in experiments if e.chosen_methods for s in e.specs}
+    for note in filter(None, notes):
+        print(note)
     done = sum(job_folder(out / RUNS, config).finished for config in configs)
     print(f"{len(configs)} runs, {done} already finished")
 

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 from canet.data import DATASETS, file_status
 from canet.data.benchmarks.dataset import PROTOCOLS
-from canet.defaults import task_settings
+from canet.defaults import searched_instead, task_settings
 from canet.errors import check_name
 from canet.methods import get_method
+from canet.paper.published import PAPER_BACKBONES
 from canet.scoring.metrics import METRICS
 from canet.settings import override
 from canet.store import RunConfig
@@ -52,6 +53,17 @@ class TaskSpec(NamedTuple):
     def protocols(self) -> tuple[str, ...]:
         """`paper`; also `disjoint` for a task with spurious columns."""
         return tuple(name for name in DATASETS[self.task].protocols if name in PROTOCOLS)
+
+    @property
+    def settings_note(self) -> str | None:
+        """A note if methods have their defaults because no search used these features."""
+        other = searched_instead(self.task, "erm", PAPER_BACKBONES[0], self.features)
+        if other is None:
+            return None
+        return (
+            f"{self.label}: the methods except CaNet have their default settings, because the "
+            f"search for better ones used {other} features."
+        )
 
     @property
     def is_spurious(self) -> bool:
@@ -137,12 +149,13 @@ class Scope:
         changed = dict(changes or {})
         if self.quick:
             changed["epochs"] = DATASETS[spec.task].quick_epochs
-        settings = _settings(spec.task, method, backbone, tuple(changed.items()))
+        features = features or spec.features
+        settings = _settings(spec.task, method, backbone, features, tuple(changed.items()))
         return RunConfig(
             task=spec.task,
             protocol=protocol,
             data_seed=repeat.data_seed,
-            features=features or spec.features,
+            features=features,
             inductive=False,
             method=method,
             backbone=backbone,
@@ -155,10 +168,10 @@ class Scope:
 
 @cache
 def _settings(
-    task: str, method: str, backbone: str, changes: tuple[tuple[str, Any], ...]
+    task: str, method: str, backbone: str, features: str, changes: tuple[tuple[str, Any], ...]
 ) -> dict[str, Any]:
     """Default settings with changes, cached because many jobs share them."""
-    return asdict(override(task_settings(task, method, backbone), dict(changes)))
+    return asdict(override(task_settings(task, method, backbone, features=features), dict(changes)))
 
 
 def split_label(split: str) -> str:
