@@ -29,6 +29,7 @@ from tests.support.jobs import outcome, tiny_job
 from tests.support.model_folders import FILE, tensors
 from tests.support.tiny import QUICK as SETTINGS
 from tests.support.tiny import tiny_task
+from tests.support.user_tables import write_users
 
 NUM_FLIPS, NUM_TRUNCATIONS = 100, 20  # per file
 
@@ -163,6 +164,28 @@ def test_a_full_disk_is_not_recorded_as_a_failed_run(
             run_jobs([tiny_job()], tmp_path, device="cpu", quiet=True)
     assert run_jobs([tiny_job()], tmp_path, device="cpu", quiet=True) == []
     assert find_runs(tmp_path)
+
+
+@pytest.mark.parametrize("full", ["model", ".checkpoints", "kept"])
+def test_a_disk_that_is_full_when_a_folder_is_made_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str
+) -> None:
+    mkdir = os.mkdir
+
+    def fill(path: Path, *options: Any) -> None:
+        if Path(path).name == full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        mkdir(path, *options)
+
+    write_users(tmp_path / "graph", 30, 0)
+    monkeypatch.setattr(os, "mkdir", fill)
+    fit = ("fit", "graph", "--label", "topic", *QUICK, "--out", "model")
+    answer = call(tmp_path, *(TRAIN if full == "kept" else fit))
+    assert "No space left on device" in answer.complaint
+    assert not (tmp_path / "model").exists()
+    if full == "model":
+        with pytest.raises(CanetError, match="No space left on device"):
+            write_model(tmp_path / "model", FILE, tensors(1), "card")
 
 
 # Other data

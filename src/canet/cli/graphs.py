@@ -158,9 +158,9 @@ def fit(
             model.save(out, overwrite=overwrite)
             shutil.rmtree(work, ignore_errors=True)
     except CanetError:
-        if {path.name for path in work.iterdir()} <= {LOCK}:  # nothing to continue from
-            shutil.rmtree(work)
-            if not any(out.iterdir()):
+        if {path.name for path in work.glob("*")} <= {LOCK}:  # nothing to continue from
+            shutil.rmtree(work, ignore_errors=True)
+            if out.is_dir() and not any(out.iterdir()):
                 out.rmdir()
         raise
     notes = model.encoding_.notes() if model.encoding_ and earlier is None else []

@@ -30,9 +30,10 @@ KEY_AND_WEIGHT = np.dtype([("key", np.uint64), ("weight", np.float32)])
 
 
 class SortedEdges(NamedTuple):
-    """Distinct edges $[n]$, sorted by target, then by source; weights are None if there are none.
+    """Distinct edges $[n]$, sorted by target, then by source; the weights may be None.
 
-    They come after the edges of the part before, but the first target may be the last one there.
+    The edges of a sorted graph come as several of these, one after the other. The edges into one
+    node can be divided between two of them.
     """
 
     target: np.ndarray
