@@ -18,6 +18,7 @@ from canet.methods import METHODS
 from canet.paper.experiment import Experiment, difference, score
 from canet.paper.finished_runs import FinishedRuns
 from canet.paper.scope import Repeat, TaskSpec
+from canet.report.comparison import CONTROLS
 from canet.report.figures import (
     draw_bars,
     new_figure,
@@ -30,7 +31,6 @@ from canet.report.score import Score
 from canet.report.tables import Cell, Table
 from canet.store import RunConfig
 from canet.store.summary import OOD_LAST, OOD_MEAN
-from canet.util import colour
 from canet.util.rendering import save_figure
 from experiments.method_variant import ERM_CENTRED_PER_GRAPH, ERM_WITHOUT_SPURIOUS, MethodVariant
 
@@ -56,8 +56,8 @@ DRAWN = (
     (CANET, _OWN),
     (CANET_INFERRED, _DARK),
     (CANET_GIVEN, _LIGHT),
-    (CANET_CENTRED_PER_GRAPH, colour.CENTRED_PER_GRAPH_COLOUR.light),
-    (CANET_WITHOUT_SPURIOUS, colour.WITHOUT_SPURIOUS_COLOUR.light),
+    (CANET_CENTRED_PER_GRAPH, CONTROLS[CENTRED_PER_GRAPH].colour.light),
+    (CANET_WITHOUT_SPURIOUS, CONTROLS[WITHOUT_SPURIOUS].colour.light),
 )
 ABLATED = ("cora", "citeseer", "pubmed")
 NUM_SEEDS = 5

@@ -8,27 +8,21 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from canet.data import CENTRED_PER_GRAPH, WITHOUT_SPURIOUS
 from canet.data.benchmarks.dataset import PROTOCOLS
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment, difference, score
 from canet.paper.finished_runs import FinishedRuns
 from canet.paper.scope import TaskSpec
+from canet.report.comparison import CONTROLS
 from canet.report.figures import draw_bars, new_figure, share_legend, tidy
 from canet.report.labels import backbone_label, method_label
 from canet.report.score import Score
 from canet.report.tables import Cell, Table
 from canet.store import RunConfig
 from canet.store.summary import OOD_MEAN
-from canet.util import colour
 from canet.util.rendering import save_figure
 from experiments.method_variant import ERM_CENTRED_PER_GRAPH, ERM_WITHOUT_SPURIOUS, MethodVariant
 from experiments.selection_rules import SELECTION_RULES
-
-CONTROL_COLOURS = {
-    WITHOUT_SPURIOUS: colour.WITHOUT_SPURIOUS_COLOUR,
-    CENTRED_PER_GRAPH: colour.CENTRED_PER_GRAPH_COLOUR,
-}
 
 
 class Protocols(Experiment):
@@ -75,8 +69,8 @@ class Protocols(Experiment):
     def _draw_panel(self, finished: FinishedRuns, axes: Any, spec: TaskSpec, backbone: str) -> None:
         bars = []
         for variant in self._variants():
-            own = METHODS[variant.method].colour
-            shown = CONTROL_COLOURS.get(variant.features or "", own)
+            control = CONTROLS.get(variant.features or "")
+            shown = control.colour if control else METHODS[variant.method].colour
             values = [
                 finished.scores(self._jobs(spec, protocol, backbone, variant), OOD_MEAN)
                 for protocol in PROTOCOLS

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 import canet
 from canet.data.benchmarks.twitch import FOLDERS
 from canet.data.graph_files import write_npz
-from canet.util.progress import STAGES, Display
+from canet.estimator.progress import STAGES, FitDisplay
 from canet.util.sparse import from_scipy, to_scipy
 from tests.support.commands import call, call_in_new_process
 from tests.support.user_graphs import small_user_graph
@@ -57,10 +57,10 @@ def test_fit_shows_scores_columns_and_what_to_do_next(place: Path, tmp_path: Pat
 def test_fit_shows_one_bar_that_names_each_stage(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown: list[tuple[Display, str]] = []
-    stage = Display.stage
+    shown: list[tuple[FitDisplay, str]] = []
+    stage = FitDisplay.stage
     monkeypatch.setattr(
-        Display, "stage", lambda self, name: (shown.append((self, name)), stage(self, name))
+        FitDisplay, "stage", lambda self, name: (shown.append((self, name)), stage(self, name))
     )
     command = ("fit", place / "january", "--label", "topic", "--undirected", *QUICK)
     assert call(tmp_path, *command, "--out", "model").code == 0

@@ -3,6 +3,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from canet.store.summary import (
     read_run,
     standard_deviation,
     summarise,
+    summary_rows,
 )
 from tests.support.finished import change_result, make_config, make_result, write_run
 
@@ -98,3 +100,25 @@ def test_a_finished_run_has_scores_of_splits_means_and_of_the_last_epoch(tmp_pat
 def test_a_run_without_a_score_under_shift_cannot_be_compared(tmp_path: Path) -> None:
     with pytest.raises(CanetError, match="under shift"):
         read_run(write_run(tmp_path, make_config(), {"test_id": 50.0}))
+
+
+def test_rows_of_a_summary_follow_the_protocol() -> None:
+    def spread(mean: float) -> dict[str, Any]:
+        return {"mean": mean, "std": 0.01, "values": [mean - 0.01, mean, mean + 0.01]}
+
+    scores = {
+        "train": spread(0.99),
+        "valid": spread(0.88),
+        "test_id": spread(0.77),
+        "test_ood": {"near": spread(0.66), "far": spread(0.55)},
+        "test_ood_mean": spread(0.605),
+    }
+    rows = summary_rows({"scores": scores})
+    names = ("train", "valid", "test_id", "test_ood near", "test_ood far", "test_ood mean")
+    assert [name for name, _ in rows] == [*names]
+    assert rows[-1][1] == "60.50 ± 1.00"
+    of_one_run = {"mean": 0.605, "std": 0.0, "values": [0.605]}
+    single = summary_rows({"scores": scores | {"test_ood_mean": of_one_run}})
+    assert single[-1] == ("test_ood mean", "60.50")
+    with_more = summary_rows({"scores": scores | {"left_out": {"gap": spread(0.01)}}})
+    assert with_more == [*rows, ("left out gap", "1.00 ± 1.00")]

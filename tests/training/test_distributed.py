@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from canet.errors import CanetError, InputError
+from canet.training.epochs import average_gradients
 from canet.util import distributed
 from tests.support.processes import wait_until
 from tests.support.tiny import tiny_task
@@ -187,7 +188,7 @@ def test_gradients_are_weighted_by_nodes(monkeypatch: pytest.MonkeyPatch) -> Non
     used.grad = torch.tensor([5.0, -3.0])
     other = torch.tensor([3.0, 3.0, 0.0, 0.0, 0.0, 1.0, 0.0, 3.0])
     monkeypatch.setattr(distributed, "add_up", lambda values: values + other)
-    distributed.average_gradients([used, unused], num_nodes=1)
+    average_gradients([used, unused], num_nodes=1)
     assert used.grad is not None
     assert used.grad.tolist() == [2.0, 0.0]
     assert unused.grad is None

@@ -77,7 +77,8 @@ def _show(summaries: list[dict[str, Any]], report: Path) -> None:
     """Print a table with the best method first."""
     from canet.data.task_file import TEST
     from canet.scoring.metrics import METRICS
-    from canet.util.console import print_table, spread_text
+    from canet.store.summary import spread_text
+    from canet.util.console import print_table
 
     rows = []
     for one in summaries:

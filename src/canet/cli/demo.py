@@ -16,14 +16,13 @@ from canet.defaults import task_settings
 from canet.errors import CanetError
 from canet.methods import METHODS
 from canet.models import Auto, get_backbone_name
-from canet.report.comparison import Lead
+from canet.report.comparison import CONTROLS, Lead
 from canet.report.figures import Style, draw_band, draw_bars, tidy
 from canet.report.score import Score, to_percent
 from canet.runs import job_folder, run_jobs
 from canet.settings import override
 from canet.store import RunConfig, RunFolder
 from canet.store.summary import OOD, ood_mean
-from canet.util.colour import WITHOUT_SPURIOUS_COLOUR
 from canet.util.console import print_table
 from canet.util.devices import pick_device
 from canet.util.files import atomic_path
@@ -62,7 +61,10 @@ MODELS = (
     DemoModel("CaNet-GCN", "canet", "original", METHODS["canet"].colour.light),
     DemoModel("Auto", "auto", "original", Auto.colour.light),
     DemoModel(
-        "GCN without the spurious columns", "erm", WITHOUT_SPURIOUS, WITHOUT_SPURIOUS_COLOUR.light
+        "GCN without the spurious columns",
+        "erm",
+        WITHOUT_SPURIOUS,
+        CONTROLS[WITHOUT_SPURIOUS].colour.light,
     ),
 )
 

@@ -116,10 +116,10 @@ def fit(
 
     from canet.data.graph_files import read_columns
     from canet.estimator.classifier import NodeClassifier, load
+    from canet.estimator.progress import fit_display
     from canet.util import distributed
     from canet.util.devices import pick_device
     from canet.util.locks import LOCK, exclusive_lock
-    from canet.util.progress import fit_display
 
     if distributed.world_size() > 1:
         raise CanetError("canet fit uses one process: start it without torchrun or srun")

@@ -161,7 +161,8 @@ def _failure(failed: list[FailedJob], seeds: int) -> Exception:
 def _show_scores(summary: dict[str, Any]) -> None:
     """Print the scores of runs that differ only in their seed."""
     from canet.scoring.metrics import METRICS
-    from canet.util.console import print_table, summary_rows
+    from canet.store.summary import summary_rows
+    from canet.util.console import print_table
 
     shift, generator = summary["protocol"], summary["generator"]
     shift += "" if generator == GENERATORS[0] else f", {generator}"

@@ -31,6 +31,7 @@ from canet.estimator.inputs import (
     training_data,
     warn_scales,
 )
+from canet.estimator.progress import FitDisplay, fit_display
 from canet.estimator.reference import Reference, build_reference
 from canet.estimator.saving import load_classifier, save_classifier
 from canet.estimator.summary import compared, leaderboard_rows, summary_of
@@ -52,7 +53,6 @@ from canet.scoring.metrics import METRICS
 from canet.training import Callback
 from canet.util.devices import pick_device
 from canet.util.jobs import open_pool
-from canet.util.progress import Display, fit_display
 from canet.util.seeds import checked_seed
 
 NODES_PER_THREAD = 1_000
@@ -392,7 +392,7 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
         settings: ModelSettings,
         weights: Tensor | None,
         seed: int,
-        display: Display,
+        display: FitDisplay,
         earlier: NodeClassifier | None,
         begin: float,
     ) -> Fitted:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
 from canet.data import CENTRED_PER_GRAPH, DATASETS, WITHOUT_SPURIOUS
 from canet.methods import BACKBONES
@@ -18,13 +18,21 @@ from canet.report.labels import SEARCHED_LABEL, method_label
 from canet.report.score import Published, Score, to_percent
 from canet.store import RunConfig
 from canet.store.summary import LEFT_OUT, OOD, OOD_MEAN, FinishedRun
-from canet.util.colour import CENTRED_PER_GRAPH_COLOUR, WITHOUT_SPURIOUS_COLOUR
+from canet.util.colour import Colour
+
+
+class Control(NamedTuple):
+    """A run on other features, which is not ranked."""
+
+    label: str
+    colour: Colour
+
 
 CONTROLS = {
-    WITHOUT_SPURIOUS: ("without the spurious columns", WITHOUT_SPURIOUS_COLOUR),
-    CENTRED_PER_GRAPH: ("centred per graph", CENTRED_PER_GRAPH_COLOUR),
+    WITHOUT_SPURIOUS: Control("without the spurious columns", Colour("#5f6b70", "#7d8b92")),
+    CENTRED_PER_GRAPH: Control("centred per graph", Colour("#a9b4b8", "#4d585d")),
 }
-"""Features of control runs, which are not ranked → label and colour."""
+"""Features of a control → its label and colour."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,7 @@ class Contender:
     @property
     def control(self) -> str:
         """Label of the control; empty if this is not a control."""
-        return CONTROLS[self.config.features][0] if self.config.features in CONTROLS else ""
+        return CONTROLS[self.config.features].label if self.config.features in CONTROLS else ""
 
     @property
     def css_class(self) -> str:

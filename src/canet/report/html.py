@@ -56,7 +56,7 @@ def _render(
         overview=list(make_overview(sections, context)),
         axis=axis,
         legend=legend(contenders),
-        controls={name.replace(" ", "-"): colour for name, (_, colour) in CONTROLS.items()},
+        controls={name.replace(" ", "-"): one.colour for name, one in CONTROLS.items()},
         methods={name: one for name, one in all_methods().items() if name in shown},
         num_runs=len(runs),
         num_configurations=len(everyone),

@@ -126,3 +126,21 @@ def summarise(runs: Sequence[ScoredRun], metric: str) -> dict[str, Any]:
         "device": first.result.device,
         "versions": first.result.versions,
     }
+
+
+def spread_text(spread: dict[str, Any]) -> str:
+    """Return mean and standard deviation in percent, `96.39 ± 0.43`; of one run only the mean."""
+    several = f" ± {100 * spread['std']:.2f}" if len(spread["values"]) > 1 else ""
+    return f"{100 * spread['mean']:.2f}{several}"
+
+
+def summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return a row (name, score) for each score of a summary."""
+    scores = summary["scores"]
+    splits = [name for name in ("train", "valid", "test_id") if name in scores]
+    rows = [(name, spread_text(scores[name])) for name in splits]
+    rows += [(f"test_ood {name}", spread_text(s)) for name, s in scores["test_ood"].items()]
+    if scores["test_ood"]:
+        rows.append(("test_ood mean", spread_text(scores["test_ood_mean"])))
+    left_out = scores.get("left_out", {})
+    return rows + [(f"left out {name}", spread_text(s)) for name, s in left_out.items()]

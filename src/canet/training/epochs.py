@@ -61,12 +61,29 @@ class BatchEpochs:
             return
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         hook = optimizer.register_step_pre_hook(
-            lambda *_: distributed.average_gradients(parameters, self._num_nodes)
+            lambda *_: average_gradients(parameters, self._num_nodes)
         )
         try:
             yield
         finally:
             hook.remove()
+
+
+def average_gradients(parameters: Sequence[Tensor], num_nodes: int) -> None:
+    """Replace gradients by their mean over all processes, weighted by their numbers of nodes.
+
+    A parameter that has no gradient in any process keeps none.
+    """
+    first = parameters[0]
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    has_grad = first.new_tensor([p.grad is not None for p in parameters])
+    flat = torch.cat([grad.flatten() for grad in grads]) * num_nodes
+    total = distributed.add_up(torch.cat([flat, has_grad, first.new_tensor([num_nodes])]))
+    summed, has_grad, count = total.split([flat.numel(), has_grad.numel(), 1])
+    means = (summed / count).split([p.numel() for p in parameters])
+    for parameter, mean, used in zip(parameters, means, has_grad.tolist(), strict=True):
+        if used:
+            parameter.grad = mean.view_as(parameter)
 
 
 def epochs_of(

@@ -10,7 +10,7 @@ import atexit
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -158,20 +158,3 @@ def add_up(values: Tensor) -> Tensor:
         with others():
             dist.all_reduce(values)
     return values
-
-
-def average_gradients(parameters: Sequence[Tensor], num_nodes: int) -> None:
-    """Replace gradients by their mean over all processes, weighted by their numbers of nodes.
-
-    A parameter that has no gradient in any process keeps none.
-    """
-    first = parameters[0]
-    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-    has_grad = first.new_tensor([p.grad is not None for p in parameters])
-    flat = torch.cat([grad.flatten() for grad in grads]) * num_nodes
-    total = add_up(torch.cat([flat, has_grad, first.new_tensor([num_nodes])]))
-    found, has_grad, count = total.split([flat.numel(), has_grad.numel(), 1])
-    parts = (found / count).split([p.numel() for p in parameters])
-    for parameter, part, used in zip(parameters, parts, has_grad.tolist(), strict=True):
-        if used:
-            parameter.grad = part.view_as(parameter)

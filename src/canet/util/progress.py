@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
 from importlib.util import find_spec
@@ -14,8 +13,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 SECONDS_BETWEEN_LINES = 10.0
-STAGES = {"reading": 0.05, "checking": 0.05, "training": 0.8, "scoring": 0.09, "saving": 0.01}
-"""Stages of a fit and their approximate share of the time on a large graph."""
 
 
 class Display:
@@ -27,7 +24,6 @@ class Display:
     def __init__(self, total: int, done: int = 0, unit: str = "runs", quiet: bool = False) -> None:
         self._total, self._unit, self._quiet = total, unit, quiet
         self._completed = float(done)
-        self._stage = ""
         self._first: tuple[float, float] | None = None  # time and progress of the first update
         self._last_line = time.monotonic()
         self._bar: Progress | None = None
@@ -49,16 +45,15 @@ class Display:
         self, done: int, running: int = 0, failed: int = 0, text: str = "", part: float = 0.0
     ) -> None:
         """Show new counts and a `text`; `part` is the finished share of the running items."""
-        self._completed = done + part
-        if self._stage:
-            before = list(STAGES.values())[: list(STAGES).index(self._stage)]
-            self._completed = sum(before) + STAGES[self._stage] * self._completed
+        self._show(done + part, self._count(done, running, failed), text)
+
+    def _show(self, completed: float, count: str, text: str) -> None:
+        self._completed = completed
         if self._first is None:
-            self._first = time.monotonic(), self._completed
-        count = self._stage or self._count(done, running, failed)
+            self._first = time.monotonic(), completed
         if self._bar:
             task = self._bar.tasks[0].id
-            self._bar.update(task, completed=self._completed, count=count, description=text)
+            self._bar.update(task, completed=completed, count=count, description=text)
         elif not self._quiet and time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
             self._last_line = time.monotonic()
             parts = [count, self._time_left(), text]
@@ -71,11 +66,6 @@ class Display:
             show = self._bar.console.print if self._bar else partial(print, file=sys.stderr)
             show(text)
 
-    def stage(self, name: str) -> None:
-        """Show that the next one of `STAGES` begins; `update` then shows its progress."""
-        self._stage, self._first = name, None
-        self.update(0)
-
     def training_callback(
         self, label: str, done: int = 0, running: int = 0, failed: int = 0, unit: str = "epoch"
     ) -> Callable[[int, int, float], None]:
@@ -84,8 +74,6 @@ class Display:
         def report(epoch: int, total: int, score: float) -> None:
             text = f"{label}: {unit} {epoch}/{total}, validation score {100 * score:.1f} %"
             self.update(done, running, failed, text, part=max(1, running) * epoch / total)
-            if self._stage and epoch == total:
-                self.stage("scoring")
 
         return report
 
@@ -114,30 +102,11 @@ class Display:
         return f"about {round(minutes)} min left" if minutes >= 1 else "less than 1 min left"
 
 
-_current_display: ContextVar[Display | None] = ContextVar("shown", default=None)
-
-
-@contextmanager
-def fit_display(stage: str, quiet: bool) -> Iterator[Display]:
-    """Show one bar for all stages of a fit and begin with `stage`.
-
-    Inside another `fit_display`, such as that of a command that calls `fit`, use its bar.
-    """
-    if (outer := _current_display.get()) is not None:
-        outer.stage(stage)
-        yield outer
-        return
-    display = Display(1, quiet=quiet)
-    display.stage(stage)
-    token = _current_display.set(display)
-    try:
-        with display:
-            yield display
-    finally:
-        _current_display.reset(token)
+current_display: ContextVar[Display | None] = ContextVar("current_display", default=None)
+"""The display that `say` uses."""
 
 
 def say(text: str) -> None:
-    """Print a line above the bar of the present fit; nothing if there is none, or it is quiet."""
-    if (display := _current_display.get()) is not None:
+    """Print a line above the bar of the current display; nothing if there is none."""
+    if (display := current_display.get()) is not None:
         display.say(text)

@@ -1,0 +1,47 @@
+"""The progress of a fit: one bar for all stages."""
+
+from __future__ import annotations
+
+import pytest
+
+from canet.estimator.progress import STAGES, fit_display
+from tests.support.terminal import Clock, terminal
+
+
+def test_a_line_about_a_fit_names_its_stage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock(monkeypatch)
+    with fit_display("reading", quiet=False) as shown:
+        for stage in ("checking", "training"):
+            clock.now += 15
+            shown.stage(stage)
+        for epoch in (1, 2, 3):
+            clock.now += 60
+            shown.training_callback("erm-gcn")(epoch, 3, 0.8)
+        clock.now += 15
+        shown.stage("saving")
+    assert capsys.readouterr().err.splitlines() == [
+        "checking",
+        "training",
+        "training; about 2 min left; erm-gcn: epoch 1/3, validation score 80.0 %",
+        "training; about 1 min left; erm-gcn: epoch 2/3, validation score 80.0 %",
+        "training; less than 1 min left; erm-gcn: epoch 3/3, validation score 80.0 %",
+        "saving",
+    ]
+
+
+def test_a_fit_inside_a_command_updates_the_bar_of_the_command() -> None:
+    with terminal() as screen, fit_display("reading", quiet=False) as outer:
+        with fit_display("checking", quiet=False) as inner:
+            assert inner is outer
+            assert outer._completed == STAGES["reading"]
+            inner.stage("training")
+            inner.training_callback("erm-gcn")(10, 10, 0.8)  # then scoring begins
+            assert outer._completed == pytest.approx(sum(list(STAGES.values())[:3]))
+        assert outer._stage == "scoring"
+        outer.stage("saving")
+    assert screen.last_bar().startswith("saving ━")
+    with fit_display("checking", quiet=True) as later:
+        assert later is not outer
+    assert sum(STAGES.values()) == pytest.approx(1)
