@@ -3,22 +3,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 import scipy.sparse as sp
 import torch
 from torch_geometric.data import Data
 
-from canet.data.graph import UserGraph
 from canet.diagnosis.graph import read_graph, sample, seed_of
-from canet.estimator.classifier import NodeClassifier
-from canet.nn import BACKBONES
-from canet.reading.prepared import PreparedGraph
 from tests.support.planted import neighbours_sign, planted, random_graph, sign_of
-
-
-def fitted(data: Data, method: str, backbone: str, **settings: str) -> NodeClassifier:
-    usual = {"epochs": 1, "hidden": 8, "undirected": False, "verbose": 0, "device": "cpu"}
-    return NodeClassifier(method, backbone, **usual, **settings).fit(data)
 
 
 def test_a_graph_is_a_component_or_given_by_batch() -> None:
@@ -42,45 +32,6 @@ def test_other_features_and_edges_are_predicted_without_changing_the_graph() -> 
     assert (graph.predict_edges(data.edge_index).argmax(axis=1) == graph.prediction).all()
     assert data.x.equal(before.x)
     assert data.edge_index.equal(before.edge_index)
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize(
-    ("method", "backbone", "scaling"),
-    [
-        *((method, backbone, "raw") for method in ("erm", "canet") for backbone in BACKBONES),
-        ("erm", "gcn", "centred"),
-        ("erm", "gcn", "standardised"),
-    ],
-)
-def test_replaced_columns_give_the_logits_of_replaced_features(
-    method: str, backbone: str, scaling: str, sparse: bool
-) -> None:
-    data, columns = random_graph(n=60), np.array([0, 3, 4])
-    if sparse:
-        data.x = (data.x * (data.x > 0)).to_sparse_csr()
-    model = fitted(data, method, backbone, scaling=scaling)
-    graph, donors = read_graph(model, data), np.random.default_rng(0).permutation(60)
-    x = data.x.to_dense().clone()
-    x[:, columns] = x[donors][:, columns]  # which leaves means and deviations as they are
-    expected = model.prepare(data).read(x=x.to_sparse_csr() if sparse else x).logits
-    assert graph.replacing(columns)(donors) == pytest.approx(expected.numpy(), abs=1e-5)
-    few = data.edge_index[:, :9]
-    changed = UserGraph(data.x, few, torch.from_numpy(graph.graph))
-    expected = model.fitted_.read(PreparedGraph(changed)).logits
-    assert graph.predict_edges(few) == pytest.approx(expected.numpy(), abs=1e-5)
-
-
-def test_predicting_some_nodes_gives_the_same_logits_and_keeps_the_model() -> None:
-    data, nodes = random_graph(n=60), np.array([7, 3, 50])
-    model = fitted(data, "canet", "gcn")
-    before = model.predict_proba(data)
-    some, every = (
-        read_graph(model, data, nodes=chosen).replacing(np.array([2]))(np.arange(60)[::-1])
-        for chosen in (nodes, None)
-    )
-    assert some == pytest.approx(every[np.sort(nodes)], abs=1e-6)
-    assert (model.predict_proba(data) == before).all()
 
 
 def test_degrees_are_those_of_the_edges_of_the_model() -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from canet.diagnosis.columns import moments
-from canet.diagnosis.graph import Matrix, as_matrix
 from canet.errors import InputError, unknown_name
 from canet.estimator.classifier import NodeClassifier
+from canet.util.sparse import Matrix, to_matrix
 
 Blocks = dict[str, np.ndarray]
 """Block name → column numbers, ascending."""
@@ -44,7 +44,7 @@ def feature_blocks(
     sample = model.reference()
     source = np.arange(len(names)) if encoding is None else np.array(encoding.sources)
     probabilities = sample.logits.double().softmax(dim=1).numpy()
-    return chosen_blocks(as_matrix(sample.x), names, probabilities, source, shifts)
+    return chosen_blocks(to_matrix(sample.x), names, probabilities, source, shifts)
 
 
 def column_names(model: NodeClassifier) -> list[str]:

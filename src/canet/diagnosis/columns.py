@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from canet.data.graph_files.encoding import Encoding
-from canet.diagnosis.graph import Matrix
+from canet.util.sparse import Matrix
 
 CLEAR_EFFECT, CLEAR_P_VALUE = 0.1, 0.05
 MAX_BARS = 12  # of the distribution of a column

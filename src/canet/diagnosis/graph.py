@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,17 +22,14 @@ from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
 from canet.estimator.plan import fits_in_memory
 from canet.estimator.reference import Reference, id_checksums
-from canet.models import Average, Fitted, FittedLinear, FittedNetwork, FittedTrees
-from canet.nn import Features, ShiftedFeatures, SparseMatrix
+from canet.models import Fitted
+from canet.models.replacing import Replacing
 from canet.reading.prepared import PreparedGraph
 from canet.scoring.intervals import Estimate, score
 from canet.scoring.metrics import METRICS, Metric
-from canet.util.sparse import components, from_scipy, to_scipy
+from canet.util.sparse import Matrix, components, to_matrix
 
-MAX_DENSE = 64  # columns of a matrix that is not kept sparse
 MIN_PAIRS = 10_000  # of nodes, whose order is compared
-Matrix: TypeAlias = Any
-"""Features $[n, D]$: a numpy array, or a scipy CSR matrix if the features are sparse."""
 
 
 def seed_of(model: NodeClassifier) -> int:
@@ -43,67 +37,12 @@ def seed_of(model: NodeClassifier) -> int:
     return int(model.random_state) if isinstance(model.random_state, int | np.integer) else 0
 
 
-class Member(NamedTuple):
-    """A model whose input may be changed, perhaps after its first, linear map."""
-
-    model: Fitted  # reads `input` instead of features
-    prepared: Features  # features $[N, D]$ after the preparation by the model
-    first_map: np.ndarray | None  # weights of the first map $[D, H]$; None: there is none
-    input: Matrix  # output of the first map $[N, H]$ without its bias, or the features
-
-    @classmethod
-    def of(cls, model: Fitted, graph: PreparedGraph) -> Member:
-        """Split a network after its first layer, and trees after their projection."""
-        if isinstance(model, FittedNetwork):
-            own = graph.features(model.method.settings.scaling)
-            first_map = model.method.model.phi_in.weight.detach().cpu().numpy().T
-            mapped = map_columns(own, first_map, slice(None))
-            return cls(after_first_map(model), own, first_map, mapped)
-        x = graph.user_graph.x
-        if isinstance(model, FittedTrees) and model.components is not None:
-            first_map = model.components.numpy().T
-            mapped = map_columns(x, first_map, slice(None))
-            return cls(model.after_projection(), x, first_map, mapped)
-        return cls(model, x, None, as_matrix(x))
-
-    def replacing(
-        self, columns: np.ndarray, graph: PreparedGraph, rows: Tensor
-    ) -> Callable[[np.ndarray], Tensor]:
-        """Return the function: donors $[N]$ → logits with these columns of the donors.
-
-        The logits of a linear model are a sum over columns, so only changed ones are computed.
-        """
-        if isinstance(self.model, FittedLinear):
-            part, x = self.model.part(columns), dense_if_narrow(self.input[:, columns])
-
-            def share(values: Matrix) -> Tensor:
-                return part.read(graph.with_features(as_tensor(values)), rows).logits
-
-            others = self.model.read(graph, rows).logits - share(x)
-            return lambda donors: others + share(x[donors])
-        if self.first_map is not None:
-            changed = map_columns(self.prepared, self.first_map, columns)
-        else:
-            chosen = np.zeros(self.input.shape[1], np.float32)
-            chosen[columns] = 1
-            is_sparse = sp.issparse(self.input)
-            changed = self.input @ sp.diags(chosen) if is_sparse else self.input * chosen
-        fixed = self.input - changed
-        return lambda donors: self.read(graph, rows, fixed + changed[donors])
-
-    def read(self, graph: PreparedGraph, rows: Tensor, changed: Matrix | None = None) -> Tensor:
-        """Return the logits of some rows, perhaps with another input."""
-        x = as_tensor(self.input if changed is None else changed)
-        return self.model.read(graph, rows, x).logits
-
-
 @dataclass(frozen=True)
 class DiagnosedGraph:
     """A graph with the predictions of the model."""
 
-    members: list[Member]  # the model, or the members of an average
+    fitted: Fitted  # the model
     prepared: PreparedGraph  # the graph as the model reads it
-    combine: Callable[[list[Tensor]], Tensor]  # logits $[n, C]$ of the members → of the model
     x: Matrix  # features $[N, D]$
     edge_index: Tensor  # edges $[2, E]$ (source, target) that the model uses
     edge_weight: Tensor | None  # their weights $[E]$
@@ -198,18 +137,18 @@ class DiagnosedGraph:
 
     def replacing(self, columns: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """Return the function: donors $[N]$ → logits $[n, C]$ with these columns of the donors."""
-        rows = torch.from_numpy(self.rows)
-        changes = [member.replacing(columns, self.prepared, rows) for member in self.members]
-        return lambda donors: self._combined(change(donors) for change in changes)
+        change = self._replacing(columns)
+        return lambda donors: change(donors).double().numpy()
+
+    @cached_property
+    def _replacing(self) -> Replacing:
+        return self.fitted.replacing(self.prepared, torch.from_numpy(self.rows))
 
     def predict_edges(self, edge_index: Tensor, edge_weight: Tensor | None = None) -> np.ndarray:
         """Logits $[n, C]$ with other edges $[2, E]$ and weights $[E]$."""
-        graph, rows = torch.from_numpy(self.graph), torch.from_numpy(self.rows)
-        other = self.prepared.with_edges(edge_index, edge_weight, graph)
-        return self._combined(member.read(other, rows) for member in self.members)
-
-    def _combined(self, logits: Iterable[Tensor]) -> np.ndarray:
-        return np.asarray(self.combine(list(logits)).double().numpy())
+        other = self.prepared.with_edges(edge_index, edge_weight, torch.from_numpy(self.graph))
+        found = self.fitted.read(other, torch.from_numpy(self.rows))
+        return np.asarray(found.logits.double().numpy())
 
 
 def read_graph(
@@ -246,11 +185,9 @@ def read_graph(
     y = match_classes(data.get("y"), n, model.classes_).numpy()
     node_id = np.arange(n) if node_id is None else np.asarray(node_id)
     fitted, prepared = reader.model, reader.graph
-    members = fitted.members if isinstance(fitted, Average) else [fitted]
     if prepared.in_pieces:
-        hops = max(one.num_hops for one in members)
         rows, typical = (sample_nodes(ids, MAX_NODES) for ids in (rows, torch.arange(n)))
-        prepared, ids = sampled_part(prepared, rows, typical, hops)
+        prepared, ids = sampled_part(prepared, rows, typical, fitted.num_hops)
         rows, at = torch.searchsorted(ids, rows.sort().values), ids.numpy()
         y, node_id = y[at], node_id[at]
         environment, time = (None if one is None else one[at] for one in (environment, time))
@@ -259,11 +196,10 @@ def read_graph(
     assert own.edge_index is not None
     if graph is None:
         graph = components(own.edge_index, n, own.edge_weight)
-    found, x = fitted.read(prepared), as_matrix(own.x)
+    found, x = fitted.read(prepared), to_matrix(own.x)
     return DiagnosedGraph(
-        members=[Member.of(one, prepared) for one in members],
+        fitted=fitted,
         prepared=prepared,
-        combine=fitted.mean if isinstance(fitted, Average) and len(members) > 1 else itemgetter(0),
         x=x,
         edge_index=own.edge_index,
         edge_weight=own.edge_weight,
@@ -292,7 +228,7 @@ def seen_in_training(graph: DiagnosedGraph, reference: Reference) -> np.ndarray:
     ids = id_checksums(graph.node_id, torch.arange(graph.num_nodes)).numpy()
     _, rows, of_reference = np.intersect1d(ids, reference.node_ids.numpy(), return_indices=True)
     if rows.size:
-        now, before = graph.x[rows], as_matrix(reference.x)[of_reference]
+        now, before = graph.x[rows], to_matrix(reference.x)[of_reference]
         differs = abs(now - before).max(axis=1)
         differs = differs.toarray().ravel() if sp.issparse(differs) else differs
         is_same = differs == 0
@@ -300,50 +236,8 @@ def seen_in_training(graph: DiagnosedGraph, reference: Reference) -> np.ndarray:
     return seen
 
 
-def after_first_map(network: FittedNetwork) -> FittedNetwork:
-    """A network that reads the output $[N, H]$ of its first layer, without the bias.
-
-    The first layer is linear, so it is applied once. A change of columns only changes their
-    contribution to the output.
-    """
-
-    def add_bias(x: Any, bias: Tensor | None = None) -> Any:
-        return x if bias is None else x + bias
-
-    model, method = copy(network.method.model), copy(network.method)
-    model.map_in = add_bias  # type: ignore[method-assign]
-    method._modules = method._modules | {"model": model}
-    method.settings = replace(method.settings, scaling="raw")
-    return FittedNetwork(method, network.backbone)
-
-
-def map_columns(x: Features, first_map: np.ndarray, columns: Any) -> np.ndarray:
-    """$x_J W_J$ $[N, H]$ for some columns J of features $[N, D]$ and weights $[D, H]$."""
-    if isinstance(x, ShiftedFeatures):
-        offset = x.offset.numpy()[:, columns] @ first_map[columns]
-        member = as_matrix(x.member)
-        return np.asarray(map_columns(x.x, first_map, columns) + member @ offset)
-    return np.asarray(as_matrix(x)[:, columns] @ first_map[columns])
-
-
 def sample(size: int, max_size: int, random: np.random.Generator) -> np.ndarray:
     """Sorted row numbers: all `size` rows, or a random sample of `max_size` of them."""
     if size <= max_size:
         return np.arange(size)
     return np.sort(random.choice(size, max_size, replace=False))
-
-
-def dense_if_narrow(x: Matrix) -> Matrix:
-    """Convert a sparse matrix with few columns to an array."""
-    return x.toarray() if sp.issparse(x) and x.shape[1] <= MAX_DENSE else x
-
-
-def as_tensor(x: Matrix) -> Tensor:
-    """Convert a matrix to a dense or sparse tensor."""
-    return from_scipy(x) if sp.issparse(x) else torch.from_numpy(x)
-
-
-def as_matrix(values: Tensor | SparseMatrix) -> Matrix:
-    """Convert a dense or sparse CPU tensor to a matrix."""
-    values = values.csr if isinstance(values, SparseMatrix) else values
-    return to_scipy(values) if values.layout == torch.sparse_csr else np.asarray(values.numpy())

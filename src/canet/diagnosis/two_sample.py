@@ -11,8 +11,9 @@ import scipy.sparse as sp
 import torch
 
 from canet.diagnosis.columns import moments
-from canet.diagnosis.graph import Matrix, sample
+from canet.diagnosis.graph import sample
 from canet.scoring.intervals import Estimate, auc, auc_variance, normal
+from canet.util.sparse import Matrix
 
 MAX_ROWS = 2000  # per sample
 MAX_COLUMNS = 64

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
@@ -12,6 +13,7 @@ from torch.nn.functional import normalize
 from canet.data.task import ShiftTask
 from canet.errors import VersionError
 from canet.models.base import Fitted, State, entry, restore
+from canet.models.replacing import Change, Replacing
 from canet.nn.model import Prediction
 from canet.reading.predict import Part
 from canet.reading.prepared import PreparedGraph
@@ -30,6 +32,7 @@ class Average(Fitted):
 
     def __init__(self, members: Sequence[Fitted], weights: Sequence[float]) -> None:
         self.members, self.weights = list(members), list(weights)
+        self.num_hops = max((member.num_hops for member in self.members), default=0)
 
     def read(
         self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
@@ -47,6 +50,15 @@ class Average(Fitted):
             rows, found = parts[0][0], {id(m): p for m, (_, p) in zip(networks, parts, strict=True)}
             found |= {key: Prediction(one.logits[rows]) for key, one in whole.items()}
             yield rows, self.combine([found[id(member)] for member in self.members])
+
+    def replacing(self, graph: PreparedGraph, nodes: Tensor) -> Replacing:
+        members = [member.replacing(graph, nodes) for member in self.members]
+
+        def change_of(columns: np.ndarray) -> Change:
+            changes = [member(columns) for member in members]
+            return lambda donors: self.mean([change(donors) for change in changes])
+
+        return change_of
 
     def logits(self, task: ShiftTask) -> dict[str, Tensor]:
         found = [member.logits(task) for member in self.members]

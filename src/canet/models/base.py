@@ -8,6 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -19,6 +20,7 @@ from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, VersionError
 from canet.methods import Settings, Traits
 from canet.methods.base import ModelSettings
+from canet.models.replacing import Replacing, only, replacing_in
 from canet.nn.model import Prediction
 from canet.reading.predict import Part
 from canet.reading.prepared import PreparedGraph, task_graph
@@ -33,6 +35,7 @@ from canet.util.colour import Colour
 from canet.util.devices import device_name, pick_device
 from canet.util.jobs import Pool
 from canet.util.seeds import checked_seed
+from canet.util.sparse import Matrix, from_matrix, to_matrix
 from canet.util.torch_state import limited_threads, seeded, single_precision
 
 WORK_FOLDER = ".work"
@@ -92,6 +95,20 @@ class Fitted(ABC):
         """Predict as `read`, some nodes at a time: yield their rows in the result of `read`."""
         found = self.read(graph, nodes)
         yield torch.arange(len(found.logits)), found
+
+    def replacing(self, graph: PreparedGraph, nodes: Tensor) -> Replacing:
+        """Prepare predictions of nodes $[n]$ of a graph in memory with columns of other nodes.
+
+        The result maps numbers of columns to a function, which maps a donor of each node $[N]$ to
+        the logits $[n, C]$ that the model has if every node gets the values of its donor in these
+        columns. Override it if a model can compute many of them faster.
+        """
+
+        def read(x: Matrix) -> Tensor:
+            return self.read(graph.with_features(from_matrix(x)), nodes).logits
+
+        x = to_matrix(graph.user_graph.x)
+        return replacing_in(x, partial(only, x), read)
 
     def logits(self, task: ShiftTask) -> dict[str, Tensor]:
         """Return the logits $[n, C]$ of every split of a task, by its name, on the CPU."""

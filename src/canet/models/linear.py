@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from scipy.optimize import minimize
 from torch import Tensor
@@ -17,6 +18,7 @@ from canet.data.task import ShiftTask
 from canet.errors import VersionError
 from canet.methods import Settings, Traits
 from canet.models.base import Fitted, Learner, Options, State, entry
+from canet.models.replacing import Change, Replacing
 from canet.models.tabular import (
     Columns,
     TabularSettings,
@@ -30,6 +32,7 @@ from canet.settings import override, setting
 from canet.training.loop import Progress
 from canet.util.colour import Colour
 from canet.util.devices import recorded
+from canet.util.sparse import Matrix, from_matrix, to_matrix
 from canet.util.torch_state import seeded
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
@@ -37,6 +40,8 @@ STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
 MAX_STEPS = 100
 SPARSE_WIDTH = 512
 """Nonzero numbers of a row of sparse features, if there are more columns than this."""
+MAX_DENSE = 64
+"""Columns of a sparse matrix that are read as a dense one."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,24 @@ class FittedLinear(Fitted):
     def _logits(self, rows: Features) -> Tensor:
         return linear_map(rows, self.weight, self.bias)
 
-    def part(self, columns: np.ndarray) -> FittedLinear:
+    def replacing(self, graph: PreparedGraph, nodes: Tensor) -> Replacing:
+        """As `Fitted.replacing`; logits are sums over columns, so only changed ones are read."""
+        whole, x = self.read(graph, nodes).logits, to_matrix(graph.user_graph.x)
+
+        def change_of(columns: np.ndarray) -> Change:
+            part, own = self._part(columns), x[:, columns]
+            if sp.issparse(own) and own.shape[1] <= MAX_DENSE:
+                own = own.toarray()
+
+            def share(values: Matrix) -> Tensor:
+                return part.read(graph.with_features(from_matrix(values)), nodes).logits
+
+            others = whole - share(own)
+            return lambda donors: others + share(own[donors])
+
+        return change_of
+
+    def _part(self, columns: np.ndarray) -> FittedLinear:
         """Return the model that reads only some features, with their share of the logits."""
         chosen, width = torch.from_numpy(columns), self.weight.shape[1]
         if self.settings.neighbours:

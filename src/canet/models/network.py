@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +18,7 @@ from canet.errors import CanetError
 from canet.methods import Backbone, Method, Settings, get_backbone, get_method
 from canet.methods.base import ModelSettings
 from canet.models.base import Fitted, Learner, Options, State, entry
+from canet.models.replacing import Replacing, product, replacing_in
 from canet.nn.model import Prediction
 from canet.reading.predict import Part, read, read_parts
 from canet.reading.prepared import PreparedGraph
@@ -51,6 +54,22 @@ class FittedNetwork(Fitted):
 
     def parts(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Iterator[Part]:
         return read_parts(self.method, graph, nodes)
+
+    def replacing(self, graph: PreparedGraph, nodes: Tensor) -> Replacing:
+        """As `Fitted.replacing`; the first map is linear, so it is applied once."""
+        model = self.method.model.reading_products()
+        weight = model.phi_in.weight.detach()
+        blocks_of = graph.graph(model.operators).receptive_field
+
+        @torch.no_grad()
+        def read(products: np.ndarray) -> Tensor:
+            field = blocks_of(nodes, model.num_layers)
+            rows = torch.from_numpy(products[field.nodes.numpy()])
+            return model(rows.to(weight.device), field.to(weight.device).blocks).logits.cpu()
+
+        x = graph.features(self.method.settings.scaling)
+        share = partial(product, x, weight.cpu().numpy().T)
+        return replacing_in(share(), share, read)
 
     def logits(self, task: ShiftTask) -> dict[str, Tensor]:
         model, how = self.method.model, self.method.settings.scaling

@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +18,7 @@ from canet.data.task import MAX_SCORED, ShiftTask, sample_nodes
 from canet.errors import VersionError
 from canet.methods import Settings, Traits
 from canet.models.base import Fitted, Learner, Options, State, entry
+from canet.models.replacing import Replacing, product, replacing_in
 from canet.models.tabular import (
     Columns,
     TabularSettings,
@@ -104,10 +105,18 @@ class FittedTrees(Fitted):
         columns = Columns(self.settings, graph, components=self.components, marks=self.marks)
         return Prediction(columns.logits(nodes, len(self.baseline), self._logits))
 
-    def after_projection(self) -> FittedTrees:
-        """Return the model that reads features $[N, k]$ which are projected on the components."""
+    def replacing(self, graph: PreparedGraph, nodes: Tensor) -> Replacing:
+        """As `Fitted.replacing`; wide features are projected only once."""
+        if self.components is None:
+            return super().replacing(graph, nodes)
         trees = self.trees, self.starts, self.classes, self.marks[:0]
-        return FittedTrees(self.settings, MAX_COLUMNS, None, self.baseline, *trees)
+        projected = FittedTrees(self.settings, MAX_COLUMNS, None, self.baseline, *trees)
+
+        def read(x: np.ndarray) -> Tensor:
+            return projected.read(graph.with_features(torch.from_numpy(x)), nodes).logits
+
+        share = partial(product, graph.user_graph.x, self.components.numpy().T)
+        return replacing_in(share(), share, read)
 
     @cached_property
     def _predictors(self) -> list[Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, get_args, overload
+from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args, overload
 
 import torch
 from torch import Tensor, nn
@@ -111,6 +112,9 @@ class GraphModel(nn.Module):
         - x $[n_{src}, D]$ (dense, a :class:`SparseMatrix`, or :class:`ShiftedFeatures`), L blocks
           → :class:`Prediction`
     """
+
+    reads_products: bool = False
+    """Whether the first map was applied before; see `reading_products`."""
 
     def __init__(
         self,
@@ -233,7 +237,16 @@ class GraphModel(nn.Module):
 
     def map_in(self, x: Features, bias: Tensor | None = None) -> Tensor:
         """Return $x W_{in} + b$ $[n_{src}, H]$."""
+        if self.reads_products:
+            assert isinstance(x, Tensor)
+            return x if bias is None else x + bias
         return linear_map(x, self.phi_in.weight, bias)
+
+    def reading_products(self) -> Self:
+        """Return this model with the input $x W_{in}$ $[n_{src}, H]$ in place of features."""
+        model = copy(self)
+        model.reads_products = True
+        return model
 
 
 class PlainModel(GraphModel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +13,8 @@ from torch import Tensor
 from canet.util.files import scratch_array
 
 EDGES_AT_ONCE = 2**22
+Matrix: TypeAlias = Any
+"""A numpy array, or a scipy CSR matrix."""
 
 
 class Csr(NamedTuple):
@@ -86,6 +88,16 @@ def to_scipy(matrix: Tensor) -> sp.csr_matrix:
     """Convert a torch sparse CSR matrix on the CPU to a scipy matrix that shares its memory."""
     parts = (matrix.values().numpy(), matrix.col_indices().numpy(), matrix.crow_indices().numpy())
     return sp.csr_matrix(parts, shape=tuple(matrix.shape))
+
+
+def to_matrix(values: Tensor) -> Matrix:
+    """Convert a dense or sparse CSR tensor on the CPU to a matrix that shares its memory."""
+    return to_scipy(values) if values.layout == torch.sparse_csr else values.numpy()
+
+
+def from_matrix(matrix: Matrix) -> Tensor:
+    """Convert a matrix to a dense or sparse CSR tensor."""
+    return from_scipy(matrix) if sp.issparse(matrix) else torch.from_numpy(matrix)
 
 
 def select_rows(x: Tensor, rows: Tensor) -> Tensor:

@@ -8,8 +8,9 @@ import numpy as np
 
 from canet.diagnosis.columns import CLEAR_EFFECT, CLEAR_P_VALUE, nonzero_entries
 from canet.diagnosis.context import Context
-from canet.diagnosis.graph import Matrix, as_matrix, sample
+from canet.diagnosis.graph import sample
 from canet.scoring.intervals import auc_variance
+from canet.util.sparse import Matrix, to_matrix
 
 MAX_NODES = 5000  # of the new graph
 MAX_COLUMNS = 1000
@@ -57,7 +58,7 @@ def compute(context: Context) -> Concept | None:
     known = new.rows[(new.y >= 0)[new.rows] & (new.y < len(classes))[new.rows]]
     nodes = known[sample(known.size, MAX_NODES, np.random.default_rng(context.seed))]
     reference = context.reference
-    samples = (as_matrix(reference.x), reference.y.numpy()), (new.x[nodes], new.y[nodes])
+    samples = (to_matrix(reference.x), reference.y.numpy()), (new.x[nodes], new.y[nodes])
     sizes = np.stack([np.bincount(y, minlength=len(classes)) for _, y in samples])
     others = sizes.sum(axis=1, keepdims=True) - sizes
     enough = np.flatnonzero((np.minimum(sizes, others) >= MIN_NODES).all(axis=0))

@@ -21,10 +21,11 @@ from canet.diagnosis.columns import (
     kolmogorov_smirnov,
 )
 from canet.diagnosis.context import NEW, Context
-from canet.diagnosis.graph import Matrix, as_matrix, sample
+from canet.diagnosis.graph import sample
 from canet.diagnosis.two_sample import match_nodes, two_sample_test
 from canet.estimator.reference import homophily, id_checksums
 from canet.scoring.intervals import Estimate
+from canet.util.sparse import Matrix, to_matrix
 
 MAX_NODES = 5000  # per graph
 MAX_DISTRIBUTIONS = 6
@@ -121,7 +122,7 @@ def training_sample(context: Context) -> Sample:
     reference = context.reference
     predicted = reference.valid_logits.argmax(dim=1).numpy()
     return Sample(
-        x=as_matrix(reference.x),
+        x=to_matrix(reference.x),
         ids=reference.node_ids.numpy(),
         degree=reference.degree.numpy(),
         label_counts=reference.train_label_counts.numpy(),

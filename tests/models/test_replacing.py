@@ -1,0 +1,52 @@
+"""Predictions with columns of other nodes are those of a graph that has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from canet.estimator.classifier import NodeClassifier
+from canet.methods import METHODS
+from canet.models import Average
+from canet.nn import BACKBONES
+from tests.support.nearest_mean import NearestMean
+from tests.support.planted import random_graph
+
+CASES: dict[str, dict[str, Any]] = {
+    **{f"erm-{name}": {"backbone": name} for name in BACKBONES},
+    **{f"canet-{name}": {"method": "canet", "backbone": name} for name in ("gcn", "gat")},
+    **{scaling: {"scaling": scaling} for scaling in ("centred", "standardised")},
+    "linear": {"method": "linear"},
+    "linear, own columns": {"method": "linear", "neighbours": False},
+    "trees": {"method": "trees"},
+    "trees, wide": {"method": "trees", "columns": 40},
+    "another": {"method": NearestMean},
+}
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("case", CASES)
+def test_replaced_columns_give_the_logits_of_replaced_features(case: str, sparse: bool) -> None:
+    params = {"method": "erm"} | CASES[case]
+    params |= {"epochs": 1, "hidden": 8} if params["method"] in METHODS else {}
+    data, columns = random_graph(n=60, columns=params.pop("columns", 6)), np.array([0, 3, 4])
+    data.x, full = data.x.relu(), data.x.relu()
+    if sparse:
+        data.x = full.to_sparse_csr()
+    model = NodeClassifier(**params, undirected=False, device="cpu").fit(data)
+    fitted, graph = model.fitted_, model.prepare(data).graph
+    donors = np.random.default_rng(0).permutation(60)
+    x = full.clone()
+    x[:, columns] = full[donors][:, columns]
+    other = graph.with_features(x.to_sparse_csr() if sparse else x)
+    nodes, before = torch.tensor([7, 3, 50]), model.predict_proba(data)
+    average = Average([fitted, fitted], [0.5, 0.5])
+    for one in (fitted, average):
+        found = one.replacing(graph, nodes)(columns)(donors)
+        torch.testing.assert_close(found, one.read(other, nodes).logits, atol=1e-5, rtol=1e-4)
+        kept = one.replacing(graph, nodes)(columns)(np.arange(60))
+        torch.testing.assert_close(kept, one.read(graph, nodes).logits, atol=1e-5, rtol=1e-4)
+    assert np.array_equal(model.predict_proba(data), before)
