@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from canet.data import ShiftTask, load_task
-from canet.data.benchmarks.roads import SHA256
+from canet.data.benchmarks.roads import CITIES
 from tests.support.raw_files import without_checksums
 
 
@@ -20,7 +20,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     without_checksums(monkeypatch)
     (tmp_path / "roads").mkdir()
     crossings, random = np.arange(6), np.random.default_rng(0)
-    for number, city in enumerate(SHA256):
+    for number, city in enumerate(CITIES):
         roads = np.stack([crossings, (crossings + 1) % 6], axis=1)
         np.savez(
             tmp_path / "roads" / f"{city}.npz",

@@ -11,26 +11,12 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import remove_self_loops, to_undirected
 
-from canet.data.benchmarks.dataset import RawFile, Statistics
+from canet.data.benchmarks.dataset import Statistics, published_files
 from canet.data.benchmarks.files import RawFiles
 from canet.data.benchmarks.roles import role_ranks
 from canet.data.benchmarks.transfer import TransferDataset
 
 REGIONS = ("brazil", "europe", "usa")
-
-URL = "https://raw.githubusercontent.com/leoribeiro/struc2vec/master/graph/"
-SHA256 = {
-    "brazil-airports.edgelist": "896b7bd460ad2da9160888d99bc9099ffe8ed7de3e410833889ea393831bcaa7",
-    "europe-airports.edgelist": "bd202178d0d1253c15bd3c9a22cc2a25f630244bbef9060bc30adbf0a5e130f6",
-    "usa-airports.edgelist": "c73fec3eef27ed6d6ef4d8dfa7fd1604b959601a38d399eeaa1f87e8d8d58fc0",
-    "labels-brazil-airports.txt": (
-        "8f9d19f10192fbaeb91dfb46dd7eae0fef28bfe1272d41ab96a4494a0d06785f"
-    ),
-    "labels-europe-airports.txt": (
-        "92bace031cc02937ac9629d6c69387458e5d5016a7dab98490fbf33e392cec4e"
-    ),
-    "labels-usa-airports.txt": "d4062ff3b3a67c3ae72b581bb68228433223e35d6f0b2d41844d197ad3772195",
-}
 
 
 class Airports(TransferDataset):
@@ -42,7 +28,7 @@ class Airports(TransferDataset):
     metric = "accuracy"
     protocols = REGIONS
     ood_sets = tuple(f"ood/{region}" for region in REGIONS[1:])
-    files = tuple(RawFile(f"airports/{file}", URL + file, sha) for file, sha in SHA256.items())
+    files = published_files("airports/")
     statistics = Statistics(nodes=1720, edges=41190, classes=4, features=6)
 
     def read(self, raw: RawFiles, protocol: str) -> dict[str, Data]:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import DTypeLike
 from torch_geometric.data import Data
 
-from canet.data.benchmarks.dataset import Dataset, RawFile, Request, Statistics
+from canet.data.benchmarks.dataset import Dataset, RawFile, Request, Statistics, published_files
 from canet.data.benchmarks.files import RawFiles, obtain
 from canet.data.benchmarks.processed import Arrays, read_table
 from canet.data.benchmarks.structural import read_arrays
@@ -30,17 +30,6 @@ PERIODS = {
 """Environments: name of a period → its last year."""
 OOD_PERIODS = [name for name, last_year in PERIODS.items() if last_year >= FIRST_OOD_YEAR]
 
-URL = "https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
-SHA256 = {
-    "edge": None,
-    "node-feat": None,
-    "node-label": "b06e7cf75d909de66ce49bc4188a6dc525224f85dd6dcb36137de3d9321830d1",
-    "node_year": "fb97e19d6003deb09197f6df6b10ea1ab86ee49d98885836c3c857ab58d897f3",
-    "num-node-list": "9aa60a342efd209408933ace51e6b0a814e81c2894a993c44f9b173e477e2e82",
-    "num-edge-list": "430f1e00ae204bbb3208c5f494ab70170e9f2995fd3548d1754a74a8f59250d1",
-}
-"""Raw table → checksum of its file; None if unknown."""
-
 
 class Arxiv(Dataset):
     """The citation network; the environment of a node is its period of publication."""
@@ -50,11 +39,7 @@ class Arxiv(Dataset):
     shift = "time attributes"
     metric = "accuracy"
     ood_sets = tuple(f"ood/{name}" for name in OOD_PERIODS)
-    files = tuple(
-        RawFile(path, URL, sha256, (path,))
-        for kind, sha256 in SHA256.items()
-        for path in [f"arxiv/raw/{kind}.csv.gz"]
-    )
+    files = published_files("arxiv/")
     statistics = Statistics(nodes=169343, edges=1166243, classes=40, features=128)
     features = ("structural",)
     has_single_split = True

@@ -5,6 +5,7 @@ Importing this file is fast, because it does not need torch.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from canet.data.task import ShiftTask
 
+PUBLISHED = Path(__file__).with_name("published.txt")
 USER_GRAPH = "user-graph"
 """Name of the task of a user graph, which is not in the catalogue."""
 STORE_PROTOCOL = "store"
@@ -40,6 +42,16 @@ class RawFile(NamedTuple):
     url: str | None = None
     sha256: str | None = None
     members: tuple[str, ...] = ()
+
+
+def published_files(start: str) -> tuple[RawFile, ...]:
+    """Return the files of `published.txt` whose paths begin with a text."""
+    rows = (shlex.split(line, comments=True) for line in PUBLISHED.read_text().splitlines())
+    return tuple(
+        RawFile(path, url, None if sha256 == "-" else sha256, tuple(members))
+        for path, sha256, url, *members in filter(None, rows)
+        if path.startswith(start)
+    )
 
 
 class Statistics(NamedTuple):

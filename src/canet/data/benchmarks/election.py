@@ -17,7 +17,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce, remove_self_loops
 
-from canet.data.benchmarks.dataset import RawFile, Statistics
+from canet.data.benchmarks.dataset import Statistics, published_files
 from canet.data.benchmarks.files import RawFiles
 from canet.data.benchmarks.transfer import TransferDataset
 
@@ -37,16 +37,6 @@ COLUMNS = {
 }
 """File → its feature columns; {} stands for the year."""
 
-URL = "https://raw.githubusercontent.com/000Justin000/gnn-residual-correlation/master/datasets/"
-SHA256 = {
-    "adjacency.txt": "b6df774db9ad5b94c47036379e207dd4622e46ef22c01ca2b7603453a4901014",
-    "education.csv": "3255ea5a4736c1a6f7dfa9e9aa39bb560ca533e3646a17222c04e71075f6f48a",
-    "election.csv": "247888dab80432e03f6d42a8c0458356ad4115c03e3c84171cc9726395d85684",
-    "income.csv": "99d4c883e58b21a0cfcb03832796be6755962faab9b901b487e02df31a0f0e89",
-    "population.csv": "c1e1154e90db331c88b57943c7fed9ffab634791db85e4aceb517bffd6a5f1f9",
-    "unemployment.csv": "28150633ee40f8c16b15d85da7ff567a49de7e56a2b31258c04d7a857ee6f38b",
-}
-
 Table = dict[int, dict[str, str]]
 
 
@@ -62,7 +52,7 @@ class Election(TransferDataset):
     metric = "roc_auc"
     protocols = (YEARS[0], *REGIONS)
     ood_sets = (f"ood/{YEARS[1]}",)
-    files = tuple(RawFile(f"election/{f}", f"{URL}election/{f}", s) for f, s in SHA256.items())
+    files = published_files("election/")
     statistics = Statistics(nodes=6222, edges=36912, classes=2, features=6)
 
     def read(self, raw: RawFiles, protocol: str) -> dict[str, Data]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from canet.data.benchmarks.dataset import Dataset, RawFile, Request, Statistics
+from canet.data.benchmarks.dataset import Dataset, RawFile, Request, Statistics, published_files
 from canet.data.benchmarks.files import RawFiles, find, obtain
 from canet.data.benchmarks.processed import Arrays, read_table
 from canet.data.benchmarks.structural import read_arrays
@@ -31,17 +31,7 @@ OOD_STEPS = [range(first, first + 4) for first in range(11, 43, 4)]
 LEFT_OUT_STEPS = [range(6, 11), range(43, 50)]
 """Later time steps, counted from 1: eight scored groups of four, and groups without a score."""
 
-URL = "https://data.pyg.org/datasets/elliptic/{}.zip"
-SHA256 = {
-    "classes": "93e2e7b2405c735ba752bf6ba06b947561deddd1f5a8fc91e46f6a4c0e439493",
-    "edgelist": "a35053ba68a98e4382cae2ba65b9d9e36b23b6439e02dff084971b1b72a5156e",
-    "features": None,
-}
-CLASSES, EDGES, FEATURES = (
-    RawFile(f"elliptic/raw/{name}", URL.format(name), sha256, (name,))
-    for kind, sha256 in SHA256.items()
-    for name in [f"elliptic_txs_{kind}.csv"]
-)
+FEATURES, EDGES, CLASSES = published_files("elliptic/")
 TIME_STEPS = RawFile("elliptic/time_steps.csv")
 """The time step of every transaction, for use without the large features file."""
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 from torch_geometric.utils import from_scipy_sparse_matrix
 
-from canet.data.benchmarks.dataset import RawFile, Statistics
+from canet.data.benchmarks.dataset import Statistics, published_files
 from canet.data.benchmarks.files import RawFiles
 from canet.data.benchmarks.roles import degree_ranks
 from canet.data.benchmarks.transfer import TransferDataset
@@ -30,14 +30,6 @@ NUM_STATUSES = 7
 YEARS = range(2004, 2010)
 """Class years of students at that time. All earlier years share a column, and all later years."""
 
-URL = "https://raw.githubusercontent.com/CUAI/Non-Homophily-Large-Scale/master/data/facebook100/"
-SHA256 = {
-    "Amherst41": "3108e4b2edb01be05c5a61147583a40e61012820fff7eebe621dd26018caaf00",
-    "Cornell5": "d9ff76ae34e855cb77b0779a3a320f7f73f848901cb13352e2734c17804c4aec",
-    "Johns Hopkins55": "fc7243bf257155df03afbc397ab34b5f8eb8e75f40cd1603398e207a033ef50f",
-    "Reed98": "d12ec74dc8c6e237385975b976c3709555a83629a1260be693fb688e3446070e",
-}
-
 
 class Facebook100(TransferDataset):
     """Four friendship graphs; the label is the gender, -1 if it is not in the profile."""
@@ -48,10 +40,7 @@ class Facebook100(TransferDataset):
     metric = "roc_auc"
     protocols = tuple(SCHOOLS)
     ood_sets = tuple(f"ood/{school}" for school in list(SCHOOLS)[1:])
-    files = tuple(
-        RawFile(f"fb100/{name}.mat", f"{URL}{name.replace(' ', '%20')}.mat", sha256)
-        for name, sha256 in SHA256.items()
-    )
+    files = published_files("fb100/")
     statistics = Statistics(nodes=27037, edges=2174258, classes=2, features=23)
 
     def read(self, raw: RawFiles, protocol: str) -> dict[str, Data]:

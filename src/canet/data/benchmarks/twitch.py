@@ -19,7 +19,7 @@ import scipy.sparse as sp
 import torch
 from torch_geometric.data import Data
 
-from canet.data.benchmarks.dataset import Dataset, RawFile, Request, Statistics
+from canet.data.benchmarks.dataset import Dataset, Request, Statistics, published_files
 from canet.data.benchmarks.files import RawFiles, obtain
 from canet.data.benchmarks.processed import Arrays, processed, read_table
 from canet.data.task import ShiftTask
@@ -39,39 +39,6 @@ SHIFTED = {
 }
 """Protocol → its test regions."""
 
-URL = "https://snap.stanford.edu/data/twitch.zip"
-SHA256 = {
-    "DE edges.csv": "54feaf3e3e70a485fe07f8611e4d2677841b97f77b8358204bcf4a48cc884d86",
-    "DE features.json": "7b39c42570f05cd46017c765df8d8a1bc03f19787c3eb0f9684f50a52476ae3a",
-    "DE target.csv": "2188f58a093bb9db363d3eaf7c3a52c2adc8ff6b23cbcb4f53875f87061c0321",
-    "PTBR edges.csv": "b72d93a3c8a82883771a2f3822fce229885fa0d40367fb105c0535fb36c773b9",
-    "PTBR features.json": "12ba6c60ce009b1bec8fd5ad110539775d14a2b96011df19ba9f72ad1393a406",
-    "PTBR target.csv": "ecba7d1287e72ae7c3f42c922be475283288c0c67346245c72109690460444bd",
-    "RU edges.csv": "fd307587a550289f746056ea12a7336171ab2053c9e08c42dba77499126ca5b2",
-    "RU features.json": "c5357468471545a6169de463ef706f321446dc667d9d62d49e68c0b3feef9675",
-    "RU target.csv": "db7617528355be994352e491e7b25d060fed466d0d81c09cadd90fa10f15c071",
-    "ES edges.csv": "17801d2cc45fc4909a431ce7a190c0565d4af87b0548ca7705cf2bef7da4c884",
-    "ES features.json": "598a610ef7e0469c5ad800c11f7ad89797e6a27d7d66b670782a5516cc344725",
-    "ES target.csv": "f843427bae58289100e78c6c211fa4a1ae0d5fbf2c665841df9e390b00dcffb5",
-    "FR edges.csv": "9924263f7e8edaa7278dcbc37bd90c8712cb0ea1726d85e054a5588b7959f887",
-    "FR features.json": "b6ecbefd5606f46d30a9b4be7b574e5427d9e0314f1bd6a1861942ae718d3573",
-    "FR target.csv": "dd0a9e7ba565cbb95ae66003892709742bd08c26387656e3e235fc25205663b4",
-    "ENGB edges.csv": "5ea4d7f7267454e9523577eb2a9b4dcb7a22dd660a548240f01b815d08e0e3cc",
-    "ENGB features.json": "efcd846f7b687d299c9c674f3cda43cd70de8307d2558895bddd3645eb38d500",
-    "ENGB target.csv": "e9d51399878216d2dd662b0a152b602cccde7b5cbb8452cb91d9379f64114443",
-}
-"""Folder and kind of a raw file → its checksum."""
-
-
-def _raw_file(key: str, sha256: str) -> RawFile:
-    """Return the raw file of a key of `SHA256`.
-
-    The name of DE's features in the archive does not contain `_features`.
-    """
-    folder, kind = key.split()
-    path = f"twitch/{folder}/musae_{folder}_{kind}"
-    return RawFile(path, URL, sha256, (path, path.replace("_features", "")))
-
 
 class Twitch(Dataset):
     """All regions as one disconnected graph; the environment of a node is its region."""
@@ -82,7 +49,7 @@ class Twitch(Dataset):
     metric = "roc_auc"
     protocols = tuple(SHIFTED)
     ood_sets = tuple(f"ood/{region}" for region in SHIFTED["paper"])
-    files = tuple(_raw_file(key, sha256) for key, sha256 in SHA256.items())
+    files = published_files("twitch/")
     statistics = Statistics(nodes=34118, edges=892344, classes=2, features=3170)
     features = (MULTI_HOT,)
     quick_epochs = 30

@@ -11,7 +11,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import remove_self_loops, to_undirected
 
-from canet.data.benchmarks.dataset import RawFile, Statistics
+from canet.data.benchmarks.dataset import Statistics, published_files
 from canet.data.benchmarks.files import RawFiles
 from canet.data.benchmarks.transfer import TransferDataset
 
@@ -28,16 +28,7 @@ universities for a classifier that uses only the words. From Cornell to Wisconsi
 """
 UNIVERSITIES = tuple(CLASS_IDS)
 
-URL = "https://raw.githubusercontent.com/bingzhewei/geom-gcn/master/new_data/"
 EDGES, PAGES = "out1_graph_edges.txt", "out1_node_feature_label.txt"
-SHA256 = {
-    f"cornell/{EDGES}": "12dc60defc4f8a1f18499e3695bfd62ef0421f9b722297276e7f02dec7ae3dca",
-    f"cornell/{PAGES}": "38561ad44e29199a826ccef7f94f469b94a912076f83fbc453a69b8ac2b4b858",
-    f"texas/{EDGES}": "0fe85183243a78cbee9b85a684f8240963d04d1020d10e9cd2b8cfb25e33b476",
-    f"texas/{PAGES}": "cf5a3ca346cdd1210b8342e22517fcbbdae658065b7a3145f59350e50e6236a3",
-    f"wisconsin/{EDGES}": "ebd213511c88fce1eda450c2f920600c4b8cbb38f02384856bcc47c6ec1807ae",
-    f"wisconsin/{PAGES}": "a32b0aa38d42f0d36841e8a8cb646d197f0ff33a182ac75a2b4476aeed3c7e4b",
-}
 
 
 class WebKB(TransferDataset):
@@ -49,7 +40,7 @@ class WebKB(TransferDataset):
     metric = "accuracy"
     protocols = UNIVERSITIES
     ood_sets = tuple(f"ood/{university}" for university in UNIVERSITIES[1:])
-    files = tuple(RawFile(f"webkb/{file}", URL + file, sha) for file, sha in SHA256.items())
+    files = published_files("webkb/")
     statistics = Statistics(nodes=617, edges=2012, classes=5, features=1703)
 
     def read(self, raw: RawFiles, protocol: str) -> dict[str, Data]:
