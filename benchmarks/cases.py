@@ -84,5 +84,5 @@ def load_case_task(name: str, data_root: Path | None) -> ShiftTask:
 def _arxiv_graph(data_root: Path | None) -> ShiftTask:
     """The Arxiv task with real graph, labels and splits, but random features."""
     task = load_task("arxiv", data_root, features="structural")
-    task.data.x = torch.randn(task.data.x.shape, generator=torch.Generator().manual_seed(0))
-    return replace(task, features="random", checked=True)
+    x = torch.randn(task.data.x.shape, generator=torch.Generator().manual_seed(0))
+    return replace(task, data=replace(task.data, x=x), features="random", checked=True)

@@ -133,10 +133,11 @@ class PlainTraining:
     ) -> None:
         x = task.data.x
         self.x = (x if x.layout == torch.strided else x.to_dense()).to(device)
+        assert task.data.edge_index is not None
         self.edge_index = task.data.edge_index.to(device)
-        self.y = task.data.y.to(device)
+        self.y = task.y.to(device)
         self.train, self.valid = task.train.to(device), task.valid
-        self.host_y = task.data.y
+        self.host_y = task.y
         self.metric = task.scorer
         self.settings = settings
         self.model = PlainCaNet(task.num_features, task.num_classes, settings, backbone).to(device)

@@ -114,15 +114,13 @@ def measure_in_process(name: str, device: str, with_diagnosis: bool) -> dict[str
 def cora() -> Any:
     """The first domain of Cora: 2,708 nodes, sparse features and spurious columns."""
     from torch_geometric.data import Data
-    from torch_geometric.utils import subgraph
 
     from canet import load_task
-    from canet.util.sparse import select_rows
 
     whole = load_task("cora").data
-    nodes = (whole.environment == 0).nonzero().flatten()
-    edges, _ = subgraph(nodes, whole.edge_index, relabel_nodes=True, num_nodes=len(whole.y))
-    return Data(select_rows(whole.x, nodes), edges, y=whole.y[nodes])
+    assert whole.environment is not None
+    first = whole.subgraph((whole.environment == 0).nonzero().flatten())
+    return Data(first.x, first.edge_index, y=first.y)
 
 
 def words(num_nodes: int, width: int, sparse: bool) -> Any:

@@ -54,7 +54,7 @@ def work(job: Job, order: Order) -> dict[str, Any]:
     measured = measure(case, job["implementation"], task, device, order.seconds)
     if "died" in measured and allowance is not None:
         measured["cap_mb"] = allowance
-    size = {"nodes": task.num_nodes, "edges": int(task.data.edge_index.shape[1])}
+    size = {"nodes": task.num_nodes, "edges": task.data.num_edges}
     return measured | {"size": size | {"features": task.num_features}}
 
 

@@ -147,7 +147,7 @@ def with_seeds(case: Case, device: str) -> dict[str, Any]:
 
 def _scores(task: ShiftTask, model: Fitted) -> dict[str, float]:
     """Scores of a model on the shifted test sets."""
-    metric, logits, y = task.scorer, model.logits(task), task.data.y
+    metric, logits, y = task.scorer, model.logits(task), task.y
     return {
         name: round(float(metric(logits[f"ood/{name}"], y[nodes])), 5)
         for name, nodes in task.test_ood.items()

@@ -52,9 +52,9 @@ Arrays = Mapping[str, np.ndarray]
 def examine(case: Case, device: str) -> Iterator[dict[str, Any]]:
     """Train on one training set, and estimate the scores on each shifted test set."""
     task, _, parts, tried, average = train(case, device)
-    y = {part: own.data.y[parts.nodes(part)].numpy() for part, own in parts.tasks.items()}
-    y |= {f"ood/{name}": task.data.y[nodes].numpy() for name, nodes in task.test_ood.items()}
-    y[TRAINING] = task.data.y[task.train].numpy()
+    y = {part: own.y[parts.nodes(part)].numpy() for part, own in parts.tasks.items()}
+    y |= {f"ood/{name}": task.y[nodes].numpy() for name, nodes in task.test_ood.items()}
+    y[TRAINING] = task.y[task.train].numpy()
     named = {one.name: one for one in tried if one.model is not None}
     weights = {one.name: one.weight for one in average.candidates if one.weight}
     members = [named[name].logits for name in weights]

@@ -227,9 +227,8 @@ def without_shifted_columns(task: ShiftTask) -> ShiftTask:
     group = infer_groups(view, 6)
     shift = spread_between(view.x, view.train, view.y, group[view.train], 6)
     keep = sp.diags((~shift.is_shifted).numpy().astype(np.float32))
-    data = task.data.clone()
-    data.x = from_scipy((to_scipy(task.data.x) @ keep).tocsr())
-    return replace(task, data=data)
+    x = from_scipy((to_scipy(task.data.x) @ keep).tocsr())
+    return replace(task, data=replace(task.data, x=x))
 
 
 def without_group(task: ShiftTask, held: int) -> ShiftTask | None:
@@ -242,7 +241,7 @@ def without_group(task: ShiftTask, held: int) -> ShiftTask | None:
     both = torch.cat([task.train, task.valid])
     group = infer_groups(replace(view, field=lambda: both), 6)
     train, tested = task.train[group[task.train] != held], task.valid[group[task.valid] == held]
-    if task.data.y[train].unique().numel() < task.num_classes or tested.numel() < 5:
+    if task.y[train].unique().numel() < task.num_classes or tested.numel() < 5:
         return None
     valid = task.valid[group[task.valid] != held]
     return replace(task, train=train, valid=valid, test_ood={"held": tested})

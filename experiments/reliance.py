@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import subgraph
 
 from canet.data.benchmarks.spurious import NUM_SPURIOUS
-from canet.data.graph import UserGraph
+from canet.data.graph import Graph
 from canet.data.task import ShiftTask
 from canet.diagnosis.graph import read_graph, seed_of
 from canet.diagnosis.sections.reliance import replace_columns
@@ -176,7 +176,7 @@ def as_classifier(trainer: Trainer, place: RunFolder) -> NodeClassifier:
     model.encoding_ = None
     model.left_out_, model.both_ways_ = [], False
     model.fitted_ = FittedNetwork(trainer.load(place), config.backbone)
-    own = UserGraph(task.data.x, task.data.edge_index, task.data.get("batch"))
+    own = Graph(task.data.x, task.data.edge_index, batch=task.data.batch)
     reader = Reader(model.fitted_, PreparedGraph(own))
     model.reference_ = build_reference(task, reader, config.seed)
     model.calibration_ = model.reference_.calibrate(task.metric, weighted=False)
@@ -189,13 +189,13 @@ def induced_subgraph(task: ShiftTask, mask: Tensor) -> Data:
     edges, _ = subgraph(mask, task.data.edge_index, relabel_nodes=True)
     test_nodes = torch.cat([task.test_id, *task.test_ood.values()])
     y = torch.full((task.num_nodes,), -1)
-    y[test_nodes] = task.data.y[test_nodes]
+    y[test_nodes] = task.y[test_nodes]
     data = Data(
         x=select_rows(task.data.x, nodes),
         edge_index=edges,
         y=y[nodes],
     )
-    if task.has_environments:
+    if task.data.environment is not None:
         data.environment = task.data.environment[nodes]
     return data
 

@@ -136,7 +136,7 @@ def test_ordered_product_and_its_gradient_are_those_of_a_dense_one(
     (grad,) = torch.autograd.grad(result, ours, direction.to(dtype))
     assert result.equal(again)
     assert grad.equal(torch.autograd.grad(again, ours, direction.to(dtype))[0])
-    dense = exact.csr.to_dense()
+    dense = exact.as_torch.to_dense()
     bound = 1e-12 if dtype == torch.float64 else 2e-6
     for mine, oracle in ((result, dense @ z), (grad, dense.t() @ direction)):
         scale = oracle.abs().max()
@@ -154,7 +154,7 @@ def test_a_base_is_added_to_the_first_rows_of_an_ordered_product(base_rows: int)
     assert matrix.pattern.segments.num_slots > 0
     z, base = random_doubles((300, 5), (base_rows, 5))
     ours = product(matrix, z, base)
-    oracle = matrix.csr.to_dense() @ z
+    oracle = matrix.as_torch.to_dense() @ z
     oracle[:base_rows] += base
     torch.testing.assert_close(ours, oracle)
 

@@ -166,4 +166,4 @@ def test_torch_csr_comes_in_and_goes_out_unchanged() -> None:
     expected = torch.tensor([[0.0, 2.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, -3.0]])
     matrix = SparseMatrix.from_torch(expected.to_sparse_csr())
     assert dense(matrix).equal(expected)
-    assert matrix.csr.to_dense().equal(expected)
+    assert matrix.as_torch.to_dense().equal(expected)

@@ -79,7 +79,7 @@ def test_rows_are_those_of_the_prepared_matrix(
 def dense(x: Features) -> torch.Tensor:
     if isinstance(x, ShiftedFeatures):
         return dense(x.x) + dense(x.member) @ x.offset
-    return x.csr.to_dense() if isinstance(x, SparseMatrix) else x
+    return x.as_torch.to_dense() if isinstance(x, SparseMatrix) else x
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def both(path: Path, **parts: Any) -> tuple[ShiftTask, ShiftTask]:
 
 
 def dense(x: Any) -> torch.Tensor:
-    found = x.csr.to_dense() if isinstance(x, SparseMatrix) else x
+    found = x.as_torch.to_dense() if isinstance(x, SparseMatrix) else x
     assert isinstance(found, torch.Tensor)
     return found
 
@@ -74,7 +74,7 @@ def test_batches_of_a_store_are_those_in_memory(
                 assert (block.num_src, block.num_dst) == (other.num_src, other.num_dst)
                 for operator, matrix in block.matrices.items():
                     assert torch.allclose(
-                        matrix.csr.to_dense(), other.matrices[operator].csr.to_dense()
+                        matrix.as_torch.to_dense(), other.matrices[operator].as_torch.to_dense()
                     )
 
 

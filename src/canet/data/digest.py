@@ -11,12 +11,12 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from canet.data.graph_data import GraphObject
 from canet.util.files import digest_of
 
 CHUNK = 2**22
@@ -57,7 +57,7 @@ class DataDigest:
 
 
 def digest_parts(
-    data: GraphObject,
+    columns: Mapping[str, Any],
     splits: Mapping[str, Tensor],
     in_distribution: Tensor,
     metric: str,
@@ -69,20 +69,20 @@ def digest_parts(
     With `same_bits`, features that differ by rounding are other data.
     """
     about = [metric, environments, [*splits]]
-    if "store" in data:
-        stored: DataDigest = data.store.digest
+    if "store" in columns:
+        stored: DataDigest = columns["store"].digest
         nodes = [*splits.values(), in_distribution]
         return replace(stored, splits=_sha256(nodes, [stored.splits, *about]))
-    batch, weight, environment, sample_weight, time = (
-        [data[k]] if k in data else []
-        for k in ("batch", "edge_weight", "environment", "sample_weight", "time")
-    )
-    x = data.x
+
+    def of(*names: str) -> list[Tensor]:
+        return [columns[name] for name in names if name in columns]
+
+    x = columns["x"]
     parts = [x.crow_indices(), x.col_indices(), x.values()] if x.is_sparse_csr else [x]
     return DataDigest(
-        graph=_sha256([data.edge_index, *batch, *weight], [data.y.numel()]),
-        labels=_sha256([data.y, *environment, *sample_weight]),
-        splits=_sha256([*splits.values(), in_distribution, *time], about),
+        graph=_sha256(of("edge_index", "batch", "edge_weight"), [x.shape[0]]),
+        labels=_sha256(of("y", "environment", "sample_weight")),
+        splits=_sha256([*splits.values(), in_distribution, *of("time")], about),
         features=_sha256(parts, [list(x.shape), str(x.layout)]),
         feature_sums=() if same_bits else tuple(_sums(x)),
     )

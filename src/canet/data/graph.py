@@ -1,15 +1,16 @@
-"""A validated user graph: features, neighbours and names, as arrays or memory maps."""
+"""The graph: typed columns of nodes and edges, as arrays or memory maps."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from canet.data.arrays import dtype_name
 from canet.data.checks import (
@@ -21,9 +22,11 @@ from canet.data.checks import (
     is_one_way,
 )
 from canet.data.graph_data import MASKS, GraphObject, is_graph
+from canet.data.graph_store.store import GraphStore
 from canet.data.labels import Labels, check_labels
 from canet.errors import InputError, warn_user
-from canet.util.sparse import Csr, from_scipy, unique_edges
+from canet.nn.sampling import draw_neighbours
+from canet.util.sparse import Csr, components, from_scipy, select_rows, unique_edges
 
 MAX_NONZERO_SHARE = 0.1
 """Dense features with at most this share of nonzero entries are converted to sparse ones.
@@ -31,26 +34,59 @@ MAX_NONZERO_SHARE = 0.1
 Sparse products are then at least twice as fast, and a saved model is smaller.
 """
 NAMES_AT_ONCE = 2**18
+COLUMNS = ("x", "edge_index", "batch", "edge_weight", "num_nodes", "node_id", "csr")
+"""Columns of a user's graph that its checks use."""
 NUM_CHECKED_EDGES = 1_000
 """Edges of a graph store whose reverse edges are looked up."""
 
 
-@dataclass(frozen=True)
-class UserGraph:
-    """A validated user graph.
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A validated graph, which is never changed. Columns that it does not have are None.
 
-    Features `x` are $[N, D]$, dense or sparse CSR. A graph in memory has edges `edge_index`
-    $[2, E]$ and possibly weights `edge_weight` $[E]$. The graph of a store has `csr` instead, and
-    its arrays are memory maps. `batch` $[N]$ is the number of each node's graph; None for a single
-    graph. `node_id` $[N]$ are the names of the nodes; None if they have none.
+    It is in memory, with `edge_index`, or in a graph store on the disk, with `csr`; then its arrays
+    are memory maps. A repeated edge counts once per repetition.
     """
 
-    x: Tensor
-    edge_index: Tensor | None = None
-    batch: Tensor | None = None
-    edge_weight: Tensor | None = None
-    node_id: np.ndarray | None = None
-    csr: Csr | None = None
+    x: Tensor  # features $[N, D]$, dense or sparse CSR
+    edge_index: Tensor | None = None  # edges $[2, E]$ (source, target)
+    edge_weight: Tensor | None = None  # weights ≥ 0 of these edges $[E]$
+    csr: Csr | None = None  # edges into each node
+    # Nodes $[N]$ of a graph on disk that are a graph of their own: edges between them and the
+    # others are ignored.
+    separated: Tensor | None = None
+    batch: Tensor | None = None  # number $[N]$ of the graph of each node; None: a single graph
+    node_id: np.ndarray | None = None  # names $[N]$
+    y: Tensor | None = None  # class ids $[N]$, -1 if unknown
+    environment: Tensor | None = None  # environment ids $[N]$, -1 if unknown
+    time: Tensor | None = None  # times $[N]$
+    sample_weight: Tensor | None = None  # weights $[N]$ in training
+    # Pairs $[m, 2]$ of features: one whose empty cells were filled, and one that is 1 there.
+    marks: Tensor | None = None
+    store: GraphStore | None = None  # where the graph was opened
+    kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    """What was computed from features and edges."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is in the files of a graph store: another process opens them."""
+        left_out = {"kept"}
+        if self.csr is not None and self.store is not None:
+            left_out |= {"x", "csr"}
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    def __setstate__(self, columns: dict[str, Any]) -> None:
+        vars(self).update(columns, kept={})
+        if self.store is not None and "x" not in columns:
+            vars(self).update(x=self.store.x, csr=self.store.csr)
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns that the graph has, by name."""
+        named = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
+        return {name: column for name, column in named.items() if column is not None}
+
+    def get(self, name: str, default: object = None) -> Any:
+        """Return a column by name, as from a PyG `Data`."""
+        return self.columns().get(name, default)
 
     @property
     def num_nodes(self) -> int:
@@ -62,6 +98,78 @@ class UserGraph:
         if self.csr is not None:
             return self.csr.num_edges
         return 0 if self.edge_index is None else int(self.edge_index.shape[1])
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether features and edges are memory maps, which are read in pieces."""
+        return self.csr is not None
+
+    def with_columns(self, **columns: Any) -> Graph:
+        """Return the graph with other columns of its nodes; it shares what was computed."""
+        other = replace(self, **columns)
+        vars(other)["kept"] = self.kept
+        return other
+
+    def in_memory(self) -> Graph:
+        """Return the graph with the arrays of its store in memory."""
+        if self.csr is None or self.store is None:
+            return self
+        loaded = self.store.load()
+        weight = loaded.get("edge_weight")
+        return replace(self, x=loaded.x, edge_index=loaded.edge_index, edge_weight=weight, csr=None)
+
+    def same_graphs(self, mask: Tensor) -> Tensor:
+        """Return a mask $[N]$ of the nodes of all graphs that have a node in a mask."""
+        if mask.all() or self.edge_index is None:
+            return mask
+        graph = self.batch
+        if graph is None:
+            graph = components(self.edge_index, self.num_nodes, self.edge_weight)
+        return torch.isin(graph, graph[mask].unique())
+
+    def with_edges(self, kept: Tensor) -> Graph:
+        """Return the graph with some of its edges, a mask $[E]$."""
+        assert self.edge_index is not None
+        weight = None if self.edge_weight is None else self.edge_weight[kept]
+        return replace(self, edge_index=self.edge_index[:, kept], edge_weight=weight)
+
+    def separate(self, mask: Tensor) -> Graph:
+        """Return the graph without edges between the nodes in a mask $[N]$ and the others."""
+        batch = self.batch
+        if batch is not None:
+            batch = torch.where(mask, batch + int(batch.max()) + 1, batch)
+        graph = replace(self, batch=batch)
+        if self.edge_index is None:
+            return replace(graph, separated=mask)
+        source, target = mask[self.edge_index]
+        return graph.with_edges(source == target)
+
+    def subgraph(self, nodes: Tensor) -> Graph:
+        """Return the graph of some nodes, ascending, and of the edges between them."""
+        assert self.edge_index is not None
+        number = torch.full((self.num_nodes,), -1)
+        number[nodes] = torch.arange(nodes.numel())
+        edges = number[self.edge_index]
+        is_kept = (edges >= 0).all(dim=0)
+        names = ("batch", "node_id", "y", "environment", "time", "sample_weight")
+        columns = {name: c[nodes] for name in names if (c := getattr(self, name)) is not None}
+        graph = replace(self.with_edges(is_kept), x=select_rows(self.x, nodes), **columns)
+        return replace(graph, edge_index=edges[:, is_kept])
+
+    def degree(self, nodes: Tensor) -> Tensor:
+        """Return the in-degree $[n]$ of nodes."""
+        if self.csr is not None:
+            return self.csr.degree(nodes)
+        assert self.edge_index is not None
+        return torch.bincount(self.edge_index[1], minlength=self.num_nodes)[nodes]
+
+    def known_edges(self, nodes: Tensor) -> Tensor:
+        """Return all edges $[2, E]$; of a graph on disk those into some nodes, without loops."""
+        if self.csr is None:
+            assert self.edge_index is not None
+            return self.edge_index
+        drawn = draw_neighbours(self.csr.rowptr, nodes, -1)
+        return torch.stack([self.csr.col[drawn.entry].long(), nodes[drawn.row]])
 
     def rows(self, nodes: object, name: str = "nodes") -> Tensor:
         """Return the rows of nodes; arguments as for `check_nodes`."""
@@ -90,9 +198,49 @@ class UserGraph:
         return found
 
 
-def read_user_graph(
+_checked: WeakIdKeyDictionary = WeakIdKeyDictionary()
+"""Graph of a user → (`undirected`, `without`) → version of its tensors, and the checked graph."""
+
+
+def checked_graph(
     data: object, batch: object = None, undirected: bool = False, without: Sequence[object] = ()
-) -> UserGraph:
+) -> Graph:
+    """Check a graph as `check_graph` does, once while the user's object exists.
+
+    A graph of tensors is checked again only if a tensor was replaced or changed in place. Changes
+    through a numpy array that shares memory with a tensor are not detected. Other graphs are
+    checked again in every call.
+    """
+    version = None if batch is not None or not is_graph(data) else _version(data)
+    if version is None:
+        return check_graph(data, batch, undirected, without)
+    known = _checked.setdefault(data, {})
+    key = undirected, ",".join(map(str, without))
+    before, graph = known.get(key, ([], None))
+    if graph is None or not _same(before, version):
+        graph = check_graph(data, None, undirected, without)
+        known[key] = version, graph
+    return graph
+
+
+def _version(data: GraphObject) -> list[Any] | None:
+    """Return the columns and the version counters of their tensors; None if there is no counter."""
+    columns = [data.get(name) for name in COLUMNS]
+    tensors = [column for column in columns[:4] if column is not None]
+    if not all(isinstance(t, Tensor) and not t.is_inference() for t in tensors):
+        return None
+    parts = [p for t in tensors for p in ([t, t.values()] if t.is_sparse_csr else [t])]
+    return [*columns, tuple(part._version for part in parts)]
+
+
+def _same(old: list[Any], new: list[Any]) -> bool:
+    """Whether two versions have the same objects and counters."""
+    return all(a is b for a, b in zip(old[:-1], new[:-1], strict=True)) and old[-1] == new[-1]
+
+
+def check_graph(
+    data: object, batch: object = None, undirected: bool = False, without: Sequence[object] = ()
+) -> Graph:
     """Validate features, edges and graph numbers of a PyG `Data`, which is not changed.
 
     Duplicate edges are removed; the largest of their weights is kept.
@@ -115,7 +263,7 @@ def read_user_graph(
             raise InputError("no column of a graph store is left out: pass GraphStore(path).load()")
         if undirected:
             check_both_ways(data)
-        return UserGraph(data.x, csr=data.csr, node_id=data.node_id)
+        return Graph(data.x, csr=data.csr, node_id=data.node_id, store=data.store)
     x = check_features(data.get("x"), without)
     if x.layout == torch.strided and np.count_nonzero(x) <= MAX_NONZERO_SHARE * x.numel():
         x = from_scipy(csr_matrix(x.numpy()))
@@ -144,7 +292,8 @@ def read_user_graph(
         edges, weight = distinct
     numbers = data.get("batch") if batch is None else batch
     numbers = None if numbers is None else check_batch(numbers, n)
-    return UserGraph(x, edges, numbers, weight, ids if ids is None else np.asarray(ids))
+    ids = None if ids is None else np.asarray(ids)
+    return Graph(x, edges, weight, batch=numbers, node_id=ids)
 
 
 def split_sets(data: GraphObject) -> dict[str, Any]:
@@ -172,9 +321,9 @@ def match_classes(y: object, num_nodes: int, classes: np.ndarray) -> Tensor:
     return labels.codes_in(np.append(classes, np.setdiff1d(labels.names, classes)))
 
 
-def warn_one_way(edge_index: Tensor) -> None:
-    """Warn if few of the edges $[2, E]$ have a reverse edge."""
-    if is_one_way(edge_index):
+def warn_one_way(edge_index: Tensor | None) -> None:
+    """Warn if few of the edges $[2, E]$ have a reverse edge; None: the graph is on disk."""
+    if edge_index is not None and is_one_way(edge_index):
         warn_user(
             "few edges also exist in the reverse direction: if the graph is undirected, pass "
             "undirected=True (command line: --undirected), else undirected=False (--directed)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
@@ -22,11 +21,11 @@ from canet.data.checks import (
     check_nodes,
 )
 from canet.data.digest import DataDigest, digest_parts
-from canet.data.graph_data import GraphData, GraphObject
+from canet.data.graph import Graph
+from canet.data.graph_data import GraphObject
 from canet.data.labels import check_values
 from canet.errors import InputError
 from canet.scoring.metrics import METRICS, Metric, rarer_class
-from canet.util.sparse import components
 
 IN_DISTRIBUTION_SPLITS = ("train", "valid", "test_id")
 MAX_SCORED = 10_000
@@ -42,13 +41,11 @@ class ShiftTask:
 
     Args:
         name: Name in the catalogue, such as `cora`.
-        data: PyG graph. `x` is a dense or a sparse CSR matrix $[N, D]$, `edge_index` is $[2, E]$
-            (source, target), `y` is $[N]$ with class ids (-1 if unknown). Optional columns are
-            `environment` $[N]$ with environment ids (-1 if unknown) and `batch` $[N]$ with the
-            number of each node's graph, from 0. Without `batch`, each connected component is a
-            graph. The data of a graph store that stays on disk has `csr` instead of
-            `edge_index`, the `store`, and possibly `separated` $[N]$, a mask of nodes that are a
-            graph of their own: edges between them and the others are ignored.
+        data: The graph; a PyG `Data` is converted. `x` is a dense or a sparse CSR matrix
+            $[N, D]$, `edge_index` is $[2, E]$ (source, target), `y` is $[N]$ with class ids (-1 if
+            unknown). Optional columns are `edge_weight` $[E]$, `environment` $[N]$ with environment
+            ids (-1 if unknown), `batch` $[N]$ with the number of each node's graph, from 0, `time`
+            and `sample_weight` $[N]$. Without `batch`, each connected component is a graph.
         train, valid, test_id: Node ids or masks of disjoint in-distribution splits; `test_id` may
             be empty.
         test_ood: Name → node ids of each shifted test set, in the order of reports.
@@ -74,7 +71,7 @@ class ShiftTask:
     """
 
     name: str
-    data: GraphObject
+    data: Graph
     train: Tensor
     valid: Tensor
     test_id: Tensor
@@ -105,7 +102,8 @@ class ShiftTask:
     def _check(self) -> None:
         """Reject invalid parts and convert the others to the standard form."""
         data = checked_data(self.data)
-        n = data.y.numel()
+        y, n = data.y, data.num_nodes
+        assert y is not None
         as_ids = {
             name: check_nodes(getattr(self, name), n, name) for name in IN_DISTRIBUTION_SPLITS
         }
@@ -120,7 +118,7 @@ class ShiftTask:
         splits = self.splits()
         check_disjoint(splits, n)
         for split, nodes in splits.items():
-            if (data.y[nodes] < 0).any():
+            if (y[nodes] < 0).any():
                 raise InputError(
                     f"split '{split}' contains nodes without a label: remove them from the split"
                 )
@@ -129,12 +127,18 @@ class ShiftTask:
                     f"{split} contains nodes outside in_distribution, which are hidden from "
                     "training: add them to in_distribution"
                 )
-        check_classes(data.y[self.train], self.num_classes)
-        check_metric(self.metric, self.num_classes, data.y[self.valid])
+        check_classes(y[self.train], self.num_classes)
+        check_metric(self.metric, self.num_classes, y[self.valid])
 
     @property
     def num_nodes(self) -> int:
-        return int(self.data.y.numel())
+        return self.data.num_nodes
+
+    @property
+    def y(self) -> Tensor:
+        """Class ids $[N]$ of the nodes; -1 if unknown."""
+        assert self.data.y is not None
+        return self.data.y
 
     @property
     def num_features(self) -> int:
@@ -142,47 +146,36 @@ class ShiftTask:
 
     @property
     def num_classes(self) -> int:
-        return max(int(self.data.y.max()) + 1, self.min_classes)
+        return max(int(self.y.max()) + 1, self.min_classes)
 
     @cached_property
     def scorer(self) -> Metric:
         """The metric as a function of logits and labels."""
         metric, rarer = METRICS[self.metric], self.rarer
         if rarer is None and metric.of_rarer:
-            rarer = rarer_class(self.data.y[self.train].bincount(minlength=2))
+            rarer = rarer_class(self.y[self.train].bincount(minlength=2))
         return metric.of_class(rarer)
 
     def in_memory(self) -> ShiftTask:
         """Return the task with the graph of its store in memory; other tasks are not changed."""
-        if "csr" not in self.data:
+        if not self.data.is_on_disk:
             return self
-        graph, columns = self.data.store.load(), self.data.to_dict()
-        del columns["csr"]
-        for name in ("x", "edge_index", "edge_weight"):
-            if name in graph:
-                columns[name] = graph[name]
-        return replace(self, data=GraphData(**columns), checked=True)
-
-    @property
-    def num_edges(self) -> int:
-        """Number of edges, with self-loops."""
-        csr = self.data.get("csr")
-        return int(self.data.edge_index.shape[1] if csr is None else csr.num_edges)
+        return replace(self, data=self.data.in_memory(), checked=True)
 
     @cached_property
     def digest(self) -> DataDigest:
         """Digest of graph, features, labels and splits; computed once."""
         about = self.metric, self.environments, self.same_bits
-        return digest_parts(self.data, self.splits(), self.in_distribution, *about)
+        return digest_parts(self.data.columns(), self.splits(), self.in_distribution, *about)
 
     @property
     def has_environments(self) -> bool:
         """Whether the nodes have environment labels."""
-        return "environment" in self.data
+        return self.data.environment is not None
 
     def training_environments(self) -> Tensor:
         """Sorted ids of the environments of the training nodes; empty without labels."""
-        if not self.has_environments:
+        if self.data.environment is None:
             return torch.empty(0, dtype=torch.long)
         return torch.unique(self.data.environment[self.train])
 
@@ -193,12 +186,7 @@ class ShiftTask:
         their graphs. Graphs without an in-distribution node are not observed.
         """
         mask = self.in_distribution
-        if not (self.inductive or mask.all() or "csr" in self.data):
-            graph = self.data.get("batch")
-            if graph is None:
-                weight = self.data.get("edge_weight")
-                graph = components(self.data.edge_index, self.num_nodes, weight)
-            mask = torch.isin(graph, graph[mask].unique())
+        mask = mask if self.inductive else self.data.same_graphs(mask)
         return mask.nonzero().squeeze(1)
 
     def splits(self) -> dict[str, Tensor]:
@@ -215,22 +203,21 @@ class ShiftTask:
 
     def scored(self) -> dict[str, Tensor]:
         """The splits; of a graph on disk, `train` is a random sample."""
-        splits = self.splits()
-        if "csr" in self.data:
-            splits["train"] = sample_nodes(self.train, MAX_SCORED)
-        return splits
+        return self.splits() | {"train": self.sampled(self.train, MAX_SCORED)}
 
-    def training_edges(self) -> tuple[Tensor, Tensor | None]:
-        """Edges $[2, E']$ that training and validation may use, and their weights $[E']$ or None.
+    def sampled(self, nodes: Tensor, count: int) -> Tensor:
+        """Return at most `count` of some nodes if the graph is on disk, and else all of them."""
+        return sample_nodes(nodes, count) if self.data.is_on_disk else nodes
+
+    def training_graph(self) -> Graph:
+        """The graph with the edges that training and validation may use.
 
         These are all edges or, if the task is `inductive`, the edges between in-distribution nodes.
         Node ids do not change: hidden nodes become isolated nodes.
         """
-        edge_index, weight = self.data.edge_index, self.data.get("edge_weight")
-        if not self.inductive:
-            return edge_index, weight
-        inside = self.in_distribution[edge_index].all(dim=0)
-        return edge_index[:, inside], None if weight is None else weight[inside]
+        if not self.inductive or self.data.edge_index is None:
+            return self.data
+        return self.data.with_edges(self.in_distribution[self.data.edge_index].all(dim=0))
 
 
 def sample_nodes(nodes: Tensor, count: int) -> Tensor:
@@ -252,8 +239,8 @@ def split_50_25_25(nodes: Tensor, generator: torch.Generator) -> tuple[Tensor, T
     return train.sort().values, valid.sort().values, test.sort().values
 
 
-def checked_data(data: GraphObject) -> GraphObject:
-    """Return a copy with validated `x`, `edge_index`, `y` (class ids) and optional columns."""
+def checked_data(data: GraphObject | Graph) -> Graph:
+    """Return a graph with validated `x`, `edge_index`, `y` (class ids) and optional columns."""
     x = check_features(data.x)
     n = x.shape[0]
     if data.y is None:
@@ -266,18 +253,15 @@ def checked_data(data: GraphObject) -> GraphObject:
         raise InputError(
             f"y contains {int(y.min())}: class ids are 0 or more, and -1 if a label is unknown"
         )
-    checked = {"x": x, "edge_index": check_edges(data.edge_index, n), "y": y}
-    if data.get("edge_weight") is not None:
-        count = checked["edge_index"].shape[1]
-        checked["edge_weight"] = check_edge_weights(data.edge_weight, count)
-    if "environment" in data:
-        checked["environment"] = check_ids(data.environment, n, "environment")
-    if "batch" in data:
-        checked["batch"] = check_batch(data.batch, n)
-    other = copy.copy(data)
-    for name, tensor in checked.items():
-        other[name] = tensor
-    return other
+    edges = check_edges(data.edge_index, n)
+    columns = {name: data.get(name) for name in ("time", "sample_weight", "marks")}
+    if (weight := data.get("edge_weight")) is not None:
+        columns["edge_weight"] = check_edge_weights(weight, edges.shape[1])
+    if (environment := data.get("environment")) is not None:
+        columns["environment"] = check_ids(environment, n, "environment")
+    if (batch := data.get("batch")) is not None:
+        columns["batch"] = check_batch(batch, n)
+    return Graph(x, edges, y=y, **columns)
 
 
 def check_ids(values: object, num_nodes: int, name: str) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from canet.data.benchmarks.dataset import STORE_PROTOCOL
-from canet.data.graph import read_user_graph
+from canet.data.graph import check_graph
 from canet.data.graph_data import GraphData, GraphObject
 from canet.data.graph_files import ReadOptions, read_columns, write_npz
 from canet.data.graph_store import GraphStore
@@ -29,7 +29,7 @@ def comparison_task(
     Arguments as for `user_task`. If the graph has no test set, a fifth of the labelled nodes is
     held out: the latest nodes if there are times, else a random sample of each class.
     """
-    checked = read_user_graph(data, undirected=undirected)
+    checked = check_graph(data, undirected=undirected)
     task, _, tests = user_task(
         data, time=data.get("time"), metric=metric, seed=seed, checked=checked, needs_test=True
     )
@@ -38,7 +38,7 @@ def comparison_task(
 
 def write_task(folder: Path, task: ShiftTask) -> None:
     """Write a task to a folder, for `read_task`."""
-    columns = task.data.to_dict()
+    columns = task.data.columns()
     splits = {"train_mask": task.train, "val_mask": task.valid, "test_mask": task.test_ood[TEST]}
     for name, nodes in splits.items():
         columns[name] = torch.zeros(task.num_nodes, dtype=torch.bool)

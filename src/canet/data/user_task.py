@@ -11,14 +11,16 @@ from torch import Tensor
 
 from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.checks import check_disjoint, check_metric, check_sample_weights, check_times
-from canet.data.graph import UserGraph, read_user_graph, split_sets
-from canet.data.graph_data import Column, GraphData, GraphObject, NodeSet
+from canet.data.graph import Graph, check_graph, split_sets
+from canet.data.graph_data import Column, GraphObject, NodeSet
 from canet.data.labels import Labels, check_labels, label_notes
 from canet.data.task import ShiftTask
 from canet.errors import InputError, listed, warn_user
 
 VALIDATION_SHARE = 0.2
 FIRST_SPLITS = ("train", "valid")
+MAX_SCALE = 100
+"""Ratio of the largest numbers of two columns above which one of them hides the other."""
 MANY_GROUPS, NODES_PER_GROUP = 30, 5
 """More classes or environments than this, with fewer nodes each, give a warning."""
 
@@ -44,7 +46,7 @@ def user_task(
     sample_weight: Column | None = None,
     metric: str = "accuracy",
     seed: int = 0,
-    checked: UserGraph | None = None,
+    checked: Graph | None = None,
     known_classes: np.ndarray | None = None,
     needs_test: bool = False,
 ) -> UserTask:
@@ -64,11 +66,11 @@ def user_task(
         sample_weight: Weight $[N]$ of each node in the loss; None: `data.sample_weight`, or one.
         metric: Metric of predictions.
         seed: Seed of the random validation set.
-        checked: The result of `read_user_graph`, if it was called before.
+        checked: The result of `check_graph`, if it was called before.
         known_classes: The classes of a model whose training continues; None: those of `train`.
         needs_test: Whether to hold out a test set, like a validation set, if there is none.
     """
-    checked = checked or read_user_graph(data)
+    checked = checked or check_graph(data)
     n = checked.num_nodes
     if data.get("edge_attr") is not None:
         warn_user(
@@ -107,10 +109,8 @@ def user_task(
     classes = _classes(named, known_classes, bool((labels.codes < 0).any()))
     _warn_if_many("classes", len(classes), splits["train"].numel())
     names: tuple[str, ...] = ()
-    columns: dict[str, Any] = {"x": checked.x, "y": labels.codes_in(classes)}
-    for name in ("edge_index", "edge_weight", "csr", "batch"):
-        if (value := getattr(checked, name)) is not None:
-            columns[name] = value
+    y = labels.codes_in(classes)
+    columns: dict[str, Tensor] = {"y": y}
     groups = data.get("environment") if environment is None else environment
     if groups is not None:
         environments = check_labels(groups, n, "environment")
@@ -123,16 +123,14 @@ def user_task(
     weights = data.get("sample_weight") if sample_weight is None else sample_weight
     if weights is not None:
         columns["sample_weight"] = check_sample_weights(weights, n, splits["train"])
-    if "store" in data:
-        columns["store"] = data.store
     if data.get("encoding") is not None and data.encoding.marks:
         columns["marks"] = torch.tensor(data.encoding.marks)
-    check_metric(metric, len(classes), columns["y"][splits["valid"]])
+    check_metric(metric, len(classes), y[splits["valid"]])
     tests = {name: nodes for name, nodes in splits.items() if name not in FIRST_SPLITS}
     tested = torch.cat([torch.empty(0, dtype=torch.long), *tests.values()])
     task = ShiftTask(
         name=USER_GRAPH,
-        data=GraphData(**columns),
+        data=checked.with_columns(**columns),
         train=splits["train"],
         valid=splits["valid"],
         test_id=tested if len(tests) == 1 else tested.sort().values,
@@ -158,7 +156,7 @@ def _warn_if_many(name: str, count: int, num_train: int) -> None:
 
 
 def _node_sets(
-    data: GraphObject, labels: Labels, given: dict[str, Any], checked: UserGraph
+    data: GraphObject, labels: Labels, given: dict[str, Any], checked: Graph
 ) -> dict[str, Tensor]:
     """Return the labelled nodes of `train` and, if they exist, of `valid` and of each test set.
 
@@ -254,3 +252,23 @@ def hold_out(
             "few to hold out a validation set: choose another label column, or label more nodes"
         )
     return {"train": nodes[torch.from_numpy(~held)], "valid": nodes[torch.from_numpy(held)]}
+
+
+def warn_scales(task: ShiftTask) -> None:
+    """Warn if some columns have so large numbers that they hide the others."""
+    x = task.data.x
+    if task.data.is_on_disk:
+        return  # it may not fit into memory
+    if x.layout == torch.sparse_csr:
+        found = x.values().new_zeros(x.shape[1])
+        largest = found.scatter_reduce_(0, x.col_indices().long(), x.values().abs(), "amax")
+    else:
+        largest = torch.maximum(x.amax(dim=0), -x.amin(dim=0))
+    used = largest.nonzero().squeeze(1)
+    if used.numel() and largest.max() > MAX_SCALE * largest[used].min():
+        low, high = int(used[largest[used].argmin()]), int(largest.argmax())
+        warn_user(
+            f"columns of x differ in scale (column {low}: up to {largest[low]:.3g}, column {high}: "
+            f"up to {largest[high]:.3g}), and large ones hide small ones: set "
+            "scaling='standardised' (--set scaling=standardised)"
+        )

@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 
 from canet.data.checks import check_times
-from canet.data.graph import UserGraph, match_classes
+from canet.data.graph import match_classes
 from canet.data.graph_data import GraphLike, NodeSet
 from canet.data.labels import check_labels
 from canet.data.task import sample_nodes
-from canet.diagnosis.sampled import MAX_NODES, sampled_part
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
 from canet.estimator.plan import fits_in_memory
@@ -25,6 +24,7 @@ from canet.estimator.reference import Reference, id_checksums
 from canet.models import Fitted
 from canet.models.replacing import Replacing
 from canet.reading.prepared import PreparedGraph
+from canet.reading.sampled import MAX_NODES, sampled_part
 from canet.scoring.intervals import Estimate, score
 from canet.scoring.metrics import METRICS, Metric
 from canet.util.sparse import Matrix, components, to_matrix
@@ -164,9 +164,10 @@ def read_graph(
     `node_id` of the graph are used if they exist.
     """
     data = model.open_graph(given, in_memory=False)
-    if "csr" in data and fits_in_memory(UserGraph(data.x, csr=data.csr)):
-        data = model.open_graph(data)
     reader = model.prepare(data)
+    if reader.user_graph.is_on_disk and fits_in_memory(reader.user_graph):
+        data = model.open_graph(data)
+        reader = model.prepare(data)
     whole, n = reader.user_graph, reader.user_graph.num_nodes
     time, rows = None, torch.arange(n)
     if nodes is not None:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from canet.data.graph import check_both_ways, match_classes
+from canet.data.graph import check_both_ways, checked_graph, match_classes
 from canet.data.graph_data import Column, GraphLike, GraphObject, NodeSet, is_graph
 from canet.data.graph_files import ReadOptions, read_columns
 from canet.data.graph_files.encoding import Encoding, Roles
@@ -19,7 +19,7 @@ from canet.estimator.reference import Reference
 from canet.models import Fitted, MethodClass, describe_method
 from canet.models.reader import Reader
 from canet.nn.model import Prediction
-from canet.reading.prepared import prepare_graph
+from canet.reading.prepared import PreparedGraph
 from canet.scoring.calibration import Calibration, Threshold
 from canet.scoring.metrics import METRICS
 from canet.scoring.outcome import Outcome, check_recall, check_scorable
@@ -101,15 +101,15 @@ class BaseClassifier:
                 )
             return data
         opened = self.open_graph(data, in_memory=False)
-        prepared = prepare_graph(opened, batch, self.both_ways_, self.left_out_)
-        width = prepared.user_graph.x.shape[1]
+        graph = checked_graph(opened, batch, self.both_ways_, self.left_out_)
+        width = graph.x.shape[1]
         if width != self.n_features_in_:
             raise InputError(
                 f"X has {width} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input: pass the columns of training, in the "
                 "same order"
             )
-        return Reader(self.fitted_, prepared, opened.get("y"))
+        return Reader(self.fitted_, PreparedGraph.of(graph), opened.get("y"))
 
     def forward(
         self,
@@ -132,7 +132,7 @@ class BaseClassifier:
         reader = self.prepare(data, batch)
         rows = None if nodes is None else reader.user_graph.rows(nodes)
         count = reader.user_graph.num_nodes if rows is None else rows.numel()
-        if not (count and reader.graph.in_pieces):
+        if not count:
             return value(reader.read(rows))
         found: np.ndarray | None = None
         for where, part in reader.parts(rows):
@@ -301,7 +301,7 @@ class BaseClassifier:
         Only for method `canet`; arguments as `predict`.
         """
         reader = self.prepare(data, batch)
-        if reader.user_graph.csr is not None:
+        if reader.user_graph.is_on_disk:
             raise InputError("environments need the graph in memory: pass GraphStore(path).load()")
         found = self.forward(reader, nodes)
         if not found.environments:

@@ -19,6 +19,7 @@ from torch import Tensor
 from canet.data.graph_data import Column, GraphLike, NodeSet, is_graph
 from canet.data.graph_files.encoding import Encoding
 from canet.data.task import ShiftTask
+from canet.data.user_task import warn_scales
 from canet.defaults import changed
 from canet.errors import InputError, check_name, unknown_name, warn_user
 from canet.estimator.base import BaseClassifier
@@ -29,7 +30,6 @@ from canet.estimator.inputs import (
     how_to_read,
     planner,
     training_data,
-    warn_scales,
 )
 from canet.estimator.progress import FitDisplay, fit_display
 from canet.estimator.reference import Reference, build_reference
@@ -48,7 +48,7 @@ from canet.models import (
     is_network,
 )
 from canet.models.reader import Reader
-from canet.reading.prepared import PreparedGraph, share_graph
+from canet.reading.prepared import PreparedGraph
 from canet.scoring.metrics import METRICS
 from canet.training import Callback
 from canet.util.devices import pick_device
@@ -253,20 +253,20 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
         about = columns, arrays, decide, self.undirected, warm_start
         (opened, plan), seed = graph_to_fit(data, *about), self._seed()
         with fit_display("checking", quiet=not self.verbose) as display:
-            prepared, user, left_out = training_data(self, opened, arrays, seed, warm_start)
-            task, plan = user.task, plan or decide(prepared.user_graph)
+            user, left_out = training_data(self, opened, arrays, seed, warm_start)
+            task, plan = user.task, plan or decide(user.task.data)
             settings = plan.settings_for(task.train.numel())
             display.say(plan.reason)
-            weights = class_weights(self.class_weight, user.classes, task.data.y[task.train])
+            weights = class_weights(self.class_weight, user.classes, task.y[task.train])
             if settings.reads_raw and "encoding" not in opened:
                 warn_scales(task)
             display.stage("training")
             how = settings, weights, seed, display, warm_start, begin
-            fitted = self._train(task, prepared, *how)
+            fitted = self._train(task, *how)
             result = fitted.result
             assert result is not None
             display.stage("scoring")
-            reader = Reader(fitted, prepared)
+            reader = Reader(fitted, PreparedGraph.of(task.data))
             reference = build_reference(task, reader, seed, opened.get("node_id"))
         self.classes_ = user.classes
         self.n_features_in_, self.left_out_ = task.num_features, left_out
@@ -281,7 +281,7 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
         self.data_ = describe_data(task, seed)
         self.both_ways_, self.array_names_ = how_to_read(opened, self.undirected)
         self.calibration_ = reference.calibrate(self.metric, weights is not None)
-        y, sets = task.data.y, task.splits().items()
+        y, sets = task.y, task.splits().items()
         self.baselines_ = {names[split]: self.baseline(y[nodes]) for split, nodes in sets}
         self.reference_: Reference | None = reference
         self.diagnosis_: str | None = None
@@ -388,7 +388,6 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
     def _train(
         self,
         task: ShiftTask,
-        prepared: PreparedGraph,
         settings: ModelSettings,
         weights: Tensor | None,
         seed: int,
@@ -417,7 +416,6 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
             learner = get_learner(self.method, self.backbone, settings, options)
             unit = "epoch" if is_network(self.method) else "step"
             report = display.training_callback(learner.name, unit=unit)
-            share_graph(task, prepared)
             initial, folder = None if earlier is None else earlier.fitted_, None
             if self.checkpoints is not None and initial is None:
                 folder = Path(self.checkpoints) / learner.config(task, seed).name / f"seed-{seed}"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from canet.data.graph import UserGraph
 from canet.data.graph_data import GraphLike
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
-from canet.estimator.inputs import class_weights, planner, training_data
+from canet.estimator.inputs import class_weights, graph_to_fit, planner, training_data
 from canet.models import Auto, Options, get_learner
 from canet.models.parts import VALID, Parts
-from canet.reading.prepared import share_graph
 from canet.settings import override
 
 
@@ -26,22 +24,19 @@ def held_out_score(model: NodeClassifier, data: GraphLike | None) -> float | Non
     names = ("train", "valid", "environment", "time", "sample_weight", "batch")
     columns = {**dict.fromkeys(names), "without": model.left_out_}
     decide = planner(vars(model), model._settings())
-    opened = model.open_graph(data, in_memory=False)
-    if "csr" in opened and decide(UserGraph(opened.x, csr=opened.csr)).loads:
-        opened = model.open_graph(opened)
-    prepared, user, _ = training_data(model, opened, columns, seed)
+    opened, _ = graph_to_fit(model.open_graph(data, in_memory=False), {}, {"edges": None}, decide)
+    user, _ = training_data(model, opened, columns, seed)
     task = user.task
     if task.digest.short != model.data_["digest"]:
         raise InputError(
             "held_out needs the training graph, but data has other nodes, columns or splits: pass "
             "the graph that was passed to fit, with all arguments of fit as its attributes"
         )
-    weights = class_weights(model.class_weight, user.classes, task.data.y[task.train])
+    weights = class_weights(model.class_weight, user.classes, task.y[task.train])
     options = Options(model.device, class_weight=weights)
-    settings = decide(prepared.user_graph).settings_for(task.train.numel())
+    settings = decide(task.data).settings_for(task.train.numel())
     settings = override(settings, model.fitted_.chosen_settings())
     learner = get_learner(model.method, model.backbone, settings, options)
-    share_graph(task, prepared)
     parts = Parts(task, weights, sampled=settings.in_batches)
     next(Auto(options=options).try_all(parts, seed))  # keeps the parts that are hard for it
     logits = {

@@ -12,22 +12,19 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
 from canet.data.checks import check_columns
-from canet.data.graph import UserGraph, check_both_ways, warn_one_way
+from canet.data.graph import Graph, check_both_ways, check_graph, checked_graph, warn_one_way
 from canet.data.graph_data import GraphLike, GraphObject, is_graph
 from canet.data.graph_files import ReadOptions, Roles, read_columns, read_graph
 from canet.data.task import ShiftTask
 from canet.data.user_task import UserTask, user_task
-from canet.errors import InputError, check_name, warn_user
+from canet.errors import InputError, check_name
 from canet.estimator.plan import Plan, plan_training
 from canet.methods.base import ModelSettings
-from canet.reading.prepared import PreparedGraph, prepare_graph
 
-MAX_SCALE = 100
-"""Ratio of the largest numbers of two columns above which one of them hides the other."""
 READ_ARGUMENTS = signature(read_graph).parameters.keys() - {"source", "edges", "encoding"}
 
 
-def planner(params: Mapping[str, Any], settings: ModelSettings) -> Callable[[UserGraph], Plan]:
+def planner(params: Mapping[str, Any], settings: ModelSettings) -> Callable[[Graph], Plan]:
     """Return the function that decides how a classifier with these attributes trains on a graph."""
     method, device, jobs = (params[name] for name in ("method", "device", "n_jobs"))
     named = {name for name, value in params.items() if value is not None}
@@ -40,7 +37,7 @@ def graph_to_fit(
     data: GraphLike,
     columns: dict[str, Any],
     arrays: dict[str, Any],
-    decide: Callable[[UserGraph], Plan],
+    decide: Callable[[Graph], Plan],
     undirected: bool | None = None,
     earlier: Any = None,
 ) -> tuple[GraphObject, Plan | None]:
@@ -70,17 +67,18 @@ def graph_to_fit(
         encoding = None if earlier is None else earlier.encoding_
         place = data if edges is None else (data, edges)
         opened = read_columns(place, ReadOptions.of(**columns), encoding, in_memory=False)
-    if "csr" in opened and undirected:
-        check_both_ways(opened)
-    plan = decide(UserGraph(opened.x, csr=opened.csr)) if "csr" in opened else None
-    if plan is not None and plan.loads:
-        opened = opened.store.load()
-    names = [name for name, value in arrays.items() if value is not None]
-    if "csr" in opened and names:
-        raise InputError(
-            f"the argument {names[0]} is for graphs in memory; a graph store contains its splits "
-            "and columns: leave the argument out, or write the store again"
-        )
+    plan = None
+    if "csr" in opened:
+        if undirected:
+            check_both_ways(opened)
+        plan = decide(check_graph(opened))
+        if plan.loads:
+            opened = opened.store.load()
+        elif names := [name for name, value in arrays.items() if value is not None]:
+            raise InputError(
+                f"the argument {names[0]} is for graphs in memory; a graph store contains its "
+                "splits and columns: leave the argument out, or write the store again"
+            )
     if earlier is not None:
         opened = earlier.open_graph(opened, in_memory=False)
     return opened, plan
@@ -88,22 +86,21 @@ def graph_to_fit(
 
 def training_data(
     model: Any, data: GraphObject, arrays: dict[str, Any], seed: int, earlier: Any = None
-) -> tuple[PreparedGraph, UserTask, list[int]]:
-    """Check the graph, and return it with the task of learning its labels and `left_out_`.
+) -> tuple[UserTask, list[int]]:
+    """Check the graph, and return the task of learning its labels, and `left_out_`.
 
     Arguments as for `graph_to_fit`.
     """
     before = [] if earlier is None else earlier.left_out_
     without = [*before, *data.get("left_out", ()), *arrays.get("without", ())]
     known = None if earlier is None else earlier.classes_
-    prepared = prepare_graph(data, arrays["batch"], bool(model.undirected), without)
-    graph = prepared.user_graph
-    if model.undirected is None and graph.edge_index is not None:
+    graph = checked_graph(data, arrays["batch"], bool(model.undirected), without)
+    if model.undirected is None:
         warn_one_way(graph.edge_index)
     names = ("train", "valid", "environment", "time", "sample_weight")
     how = {"metric": model.metric, "seed": seed, "checked": graph, "known_classes": known}
     user = user_task(data, **{name: arrays[name] for name in names}, **how)
-    return prepared, user, check_columns(without, user.task.num_features)
+    return user, check_columns(without, user.task.num_features)
 
 
 def class_weights(class_weight: object, classes: np.ndarray, y: Tensor) -> Tensor | None:
@@ -126,32 +123,12 @@ def class_weights(class_weight: object, classes: np.ndarray, y: Tensor) -> Tenso
     return tensor
 
 
-def warn_scales(task: ShiftTask) -> None:
-    """Warn if some columns have so large numbers that they hide the others."""
-    if "csr" in task.data:
-        return  # a graph store may not fit into memory
-    x = task.data.x
-    if x.layout == torch.sparse_csr:
-        found = x.values().new_zeros(x.shape[1])
-        largest = found.scatter_reduce_(0, x.col_indices().long(), x.values().abs(), "amax")
-    else:
-        largest = torch.maximum(x.amax(dim=0), -x.amin(dim=0))
-    used = largest.nonzero().squeeze(1)
-    if used.numel() and largest.max() > MAX_SCALE * largest[used].min():
-        low, high = int(used[largest[used].argmin()]), int(largest.argmax())
-        warn_user(
-            f"columns of x differ in scale (column {low}: up to {largest[low]:.3g}, column {high}: "
-            f"up to {largest[high]:.3g}), and large ones hide small ones: set "
-            "scaling='standardised' (--set scaling=standardised)"
-        )
-
-
 def describe_data(task: ShiftTask, seed: int) -> dict[str, Any]:
     """Return the size of the training data, the id of its largest class, its digest and a seed."""
     sizes = {"train": task.train, "valid": task.valid, "test": task.test_id}
     counts = {name: nodes.numel() for name, nodes in sizes.items()}
-    about = {"nodes": task.num_nodes, "edges": task.num_edges}
-    about["largest_class"] = int(task.data.y[task.train].bincount().argmax())
+    about = {"nodes": task.num_nodes, "edges": task.data.num_edges}
+    about["largest_class"] = int(task.y[task.train].bincount().argmax())
     return {**about, **counts, "digest": task.digest.short, "seed": seed}
 
 

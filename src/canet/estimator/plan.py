@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from canet.data.graph import UserGraph
+from canet.data.graph import Graph
 from canet.methods import Settings
 from canet.methods.base import ModelSettings
 from canet.models import MethodClass, describe_method
@@ -53,7 +53,7 @@ class Plan:
 
 
 def plan_training(
-    graph: UserGraph,
+    graph: Graph,
     method: str | MethodClass,
     settings: ModelSettings,
     named: Collection[str] = (),
@@ -72,7 +72,7 @@ def plan_training(
         device: As for `pick_device`.
         processes: Number of processes that train at the same time; -1: one for each core.
     """
-    is_store = graph.csr is not None
+    is_store = graph.is_on_disk
     if {"batch_size", "fanout"} & set(named):
         return Plan(settings, loads=not (is_store and settings.in_batches))
     place, free = pick_device(device), free_memory() or sys.maxsize
@@ -97,12 +97,12 @@ def plan_training(
     return Plan(settings, loads, reason + ", ".join(how) if how else "", limits_epochs)
 
 
-def fits_in_memory(graph: UserGraph, processes: int = 1) -> bool:
+def fits_in_memory(graph: Graph, processes: int = 1) -> bool:
     """Whether some processes can load the graph of a store at the same time."""
     return processes * LOADED * _sizes(graph)[0] <= (free_memory() or sys.maxsize)
 
 
-def _sizes(graph: UserGraph, hidden: int = 0) -> tuple[int, int]:
+def _sizes(graph: Graph, hidden: int = 0) -> tuple[int, int]:
     """Return the bytes of the arrays of a graph, also with states in place of narrower features."""
     x, edges = graph.x, 16 * graph.num_edges
     is_sparse = x.layout == torch.sparse_csr

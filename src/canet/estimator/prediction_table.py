@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from canet.data.checks import check_nodes
-from canet.data.graph import UserGraph, split_sets
+from canet.data.graph import Graph, split_sets
 from canet.data.graph_data import GraphLike, GraphObject
 from canet.errors import CanetError, InputError, check_name, warn_user
 from canet.estimator.classifier import NodeClassifier
@@ -119,7 +119,7 @@ def choose_nodes(data: GraphObject, wanted: str) -> np.ndarray:
     names = [row[column] for row in (rows[1:] if "id" in heads else rows)]
     if not names:
         raise InputError(f"'{wanted}' has no node ids: write one id per line")
-    return UserGraph(data.x, node_id=data.node_id).rows(names, f"'{wanted}'").numpy()
+    return Graph(data.x, node_id=data.node_id).rows(names, f"'{wanted}'").numpy()
 
 
 def check_target(path: Path) -> None:

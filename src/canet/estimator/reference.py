@@ -15,7 +15,6 @@ from canet.data.task import ShiftTask
 from canet.errors import CanetError, first_line
 from canet.models.reader import Reader
 from canet.nn.model import Prediction
-from canet.nn.sampling import draw_neighbours
 from canet.scoring.calibration import Calibration
 from canet.util.sparse import select_rows
 
@@ -129,36 +128,30 @@ def build_reference(
     that of the edges into the sample.
     """
     train, valid = sample_of(task.train, seed), sample_of(task.valid, seed)
-    y = torch.full_like(task.data.y, -1)
-    y[task.train] = task.data.y[task.train]
-    x = select_rows(task.data.x, train).float()
-    environment = task.data.environment[train] if task.has_environments else train[:0]
-    if (csr := task.data.get("csr")) is not None:
-        drawn = draw_neighbours(csr.rowptr, train, -1)  # all edges into the sample, without loops
-        edges = torch.stack([csr.col[drawn.entry].long(), train[drawn.row]])
-        degree = csr.degree(train)
+    graph, y = task.data, torch.full_like(task.y, -1)
+    y[task.train] = task.y[task.train]
+    environment = train[:0] if graph.environment is None else graph.environment[train]
+    if graph.is_on_disk:
         both = reader.read(torch.cat([train, valid]))  # at once, because their fields overlap
         of_train, of_valid = (
             Prediction(both.logits[rows], both.representation[rows])
             for rows in (slice(len(train)), slice(len(train), None))
         )
     else:
-        edges = task.data.edge_index
-        degree = torch.bincount(edges[1], minlength=task.num_nodes)[train]
         of_train, of_valid = reader.read(train), reader.read(valid)
     return Reference(
-        x=x,
+        x=select_rows(graph.x, train).float(),
         y=y[train],
         logits=of_train.logits,
         embedding=of_train.representation,
-        degree=degree,
+        degree=graph.degree(train),
         environment=environment,
         valid_nodes=valid,
         valid_logits=of_valid.logits,
-        valid_y=task.data.y[valid],
+        valid_y=task.y[valid],
         valid_embedding=of_valid.representation,
         train_label_counts=torch.bincount(y[task.train], minlength=task.num_classes),
-        homophily=homophily(edges, y),
+        homophily=homophily(graph.known_edges(train), y),
         node_ids=id_checksums(node_id, train),
         valid_node_ids=id_checksums(node_id, valid),
     )

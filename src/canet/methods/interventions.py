@@ -304,4 +304,4 @@ def as_scipy(x: Features) -> sp.csr_matrix:
     if isinstance(x, ShiftedFeatures):
         offset = as_scipy(x.member) @ x.offset.numpy()
         return sp.csr_matrix(as_scipy(x.x).toarray() + offset)
-    return to_scipy(x.csr) if isinstance(x, SparseMatrix) else sp.csr_matrix(x.numpy())
+    return to_scipy(x.as_torch) if isinstance(x, SparseMatrix) else sp.csr_matrix(x.numpy())

@@ -303,7 +303,7 @@ class Auto(Learner):
                     warnings.simplefilter("ignore", InterventionWarning)
                     (fitted,) = learner.run(task, {seed: folder})
                 logits = parts.predict(part, fitted)
-                forget_large(task)
+                forget_large(task.data)
             except WriteError:
                 raise
             except OutOfTime:

@@ -297,7 +297,7 @@ class Learner(ABC):
         """Return the score of every split, by its name in `task.splits()`."""
         with seeded(0, self.device, self.options.threads):
             logits = fitted.predicted = fitted.logits(task)
-        metric, y = task.scorer, task.data.y
+        metric, y = task.scorer, task.y
         return {s: float(metric(logits[s], y[nodes])) for s, nodes in task.scored().items()}
 
     def config(self, task: ShiftTask, seed: int = 0, ood_curves: bool = False) -> RunConfig:

@@ -19,14 +19,9 @@ from canet.errors import VersionError
 from canet.methods import Settings, Traits
 from canet.models.base import Fitted, Learner, Options, State, entry
 from canet.models.replacing import Change, Replacing
-from canet.models.tabular import (
-    Columns,
-    TabularSettings,
-    node_weights,
-    training_graph,
-    training_rows,
-)
+from canet.models.tabular import TabularSettings, node_weights, training_graph, training_rows
 from canet.nn.model import Features, Prediction, linear_map
+from canet.reading.columns import Columns
 from canet.reading.prepared import PreparedGraph
 from canet.settings import override, setting
 from canet.training.loop import Progress
@@ -73,7 +68,8 @@ class FittedLinear(Fitted):
     def read(
         self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
     ) -> Prediction:
-        columns = Columns(self.settings, graph if x is None else graph.with_features(x))
+        graph = graph if x is None else graph.with_features(x)
+        columns = Columns(graph, self.settings.neighbours, self.settings.scaling)
         return Prediction(columns.logits(nodes, len(self.bias), self._logits))
 
     def _logits(self, rows: Features) -> Tensor:
@@ -151,7 +147,7 @@ class Linear(Learner):
     ) -> Fitted:
         nodes = self._rows(task), task.valid
         train, valid = self._columns(task, *nodes)
-        y, valid_y = (task.data.y[n].to(self.device) for n in nodes)
+        y, valid_y = (task.y[n].to(self.device) for n in nodes)
         weight = node_weights(task, nodes[0], self.options.class_weight).to(self.device)
         theta = torch.zeros(task.num_classes, train.shape[1] + 1, device=self.device)
         best = theta, np.inf, 0.0
@@ -182,8 +178,10 @@ class Linear(Learner):
 
     def _columns(self, task: ShiftTask, *nodes: Tensor) -> Iterator[Features]:
         """Yield the columns of each of some sets of nodes, on the device."""
-        how = self.device, self.options.check_time
-        columns = Columns(self.settings, training_graph(task), *how)
+        chosen, graph = self.settings, training_graph(task)
+        columns = Columns(
+            graph, chosen.neighbours, chosen.scaling, self.device, self.options.check_time
+        )
         columns.prepare([*nodes, *task.scored().values()])
         yield from (columns.rows(n).to(self.device) for n in nodes)
 

@@ -16,7 +16,6 @@ from canet.data.task import MAX_SCORED, ShiftTask, sample_nodes
 from canet.models.base import Fitted
 from canet.models.shifts import HELD_OUT, simulate_shifts
 from canet.models.tabular import node_weights
-from canet.reading.prepared import share_graph, task_graph
 from canet.store.result import Candidate
 from canet.store.summary import OOD
 
@@ -56,7 +55,6 @@ class Parts:
                 self.tasks[name] = one
         if sampled:
             self.tasks = {part: _sampled(one) for part, one in self.tasks.items()}
-            share_graph(self.tasks[VALID], task_graph(task, hidden=False))
         self.numbers = {part: i for i, part in enumerate(self.tasks)}
 
     def keep_hardest(self, logits: Logits) -> None:
@@ -80,7 +78,7 @@ class Parts:
         task, nodes = self.tasks[part], self.nodes(part)
         weight = node_weights(task, nodes, self.class_weight).double()
         weight = weight if weight.any() else torch.ones_like(weight)
-        lost = F.cross_entropy(logits[part].double(), task.data.y[nodes], reduction="none")
+        lost = F.cross_entropy(logits[part].double(), task.y[nodes], reduction="none")
         return -float(weight @ lost / weight.sum())
 
     def candidate(
@@ -88,7 +86,7 @@ class Parts:
     ) -> Candidate:
         """Return the scores of a model, for the table of all models."""
         scores = {
-            part: float(task.scorer(logits[part], task.data.y[self.nodes(part)]))
+            part: float(task.scorer(logits[part], task.y[self.nodes(part)]))
             for part, task in self.tasks.items()
         }
         valid = scores.pop(VALID)
@@ -97,7 +95,7 @@ class Parts:
     def largest_class(self) -> dict[str, Tensor]:
         """Return logits that give every node the largest class of the training nodes."""
         task = self.tasks[VALID]
-        share = F.one_hot(task.data.y[task.train], task.num_classes).double().mean(dim=0)
+        share = F.one_hot(task.y[task.train], task.num_classes).double().mean(dim=0)
         row = (1 + share).log()
         return {part: row.expand(self.nodes(part).numel(), -1) for part in self.tasks}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from canet.data.graph import UserGraph
+from canet.data.graph import Graph
 from canet.models.base import Fitted
 from canet.nn.model import Prediction
 from canet.reading.predict import Part
@@ -23,7 +23,7 @@ class Reader:
     y: object = None  # labels of the graph as passed by the user
 
     @property
-    def user_graph(self) -> UserGraph:
+    def user_graph(self) -> Graph:
         return self.graph.user_graph
 
     def read(self, nodes: Tensor | None = None, x: Tensor | None = None) -> Prediction:

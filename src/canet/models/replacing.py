@@ -51,4 +51,4 @@ def product(x: Features, weight: np.ndarray, columns: np.ndarray | slice = slice
 
 
 def _matrix(x: Tensor | SparseMatrix) -> Matrix:
-    return to_matrix(x.csr if isinstance(x, SparseMatrix) else x)
+    return to_matrix(x.as_torch if isinstance(x, SparseMatrix) else x)

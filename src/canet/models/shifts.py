@@ -12,11 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from canet.data.graph_data import GraphData
 from canet.data.task import ShiftTask, sample_nodes
 from canet.errors import listed
 from canet.scoring.metrics import METRICS
-from canet.util.sparse import select_rows, to_scipy
+from canet.util.sparse import to_scipy
 from canet.util.torch_state import limited_threads
 
 NUM_GROUPS = 4
@@ -82,21 +81,9 @@ def training_part(task: ShiftTask) -> ShiftTask:
     inside = task.in_distribution.nonzero().squeeze(1)
     number = torch.full((task.num_nodes,), -1)
     number[inside] = torch.arange(inside.numel())
-    edges, weight = number[task.data.edge_index], task.data.get("edge_weight")
-    kept = (edges >= 0).all(dim=0)
-    columns = {
-        name: select_rows(column, inside) if name == "x" else column[inside]
-        for name in ("x", "y", "environment", "batch", "time", "sample_weight")
-        if (column := task.data.get(name)) is not None
-    }
-    columns["edge_index"] = edges[:, kept]
-    if weight is not None:
-        columns["edge_weight"] = weight[kept]
-    if "marks" in task.data:
-        columns["marks"] = task.data.marks
     return replace(
         task,
-        data=GraphData(**columns),
+        data=task.data.subgraph(inside),
         train=number[task.train],
         valid=number[task.valid],
         test_id=number[task.test_id],
@@ -118,25 +105,14 @@ def hold_out(task: ShiftTask, mask: Tensor, name: str) -> SimulatedShift | None:
         cut = round(VALIDATION_SHARE * train.numel())
         order = torch.randperm(train.numel(), generator=torch.Generator().manual_seed(0))
         train, valid = train[order[cut:]].sort().values, train[order[:cut]].sort().values
-    y = task.data.y
+    y = task.y
     one_class = [y[nodes].unique().numel() < 2 for nodes in (train, valid, held)]
     undefined = any(one_class) if METRICS[task.metric].ranks else one_class[0]
     if min(held.numel(), train.numel()) < MIN_NODES or not valid.numel() or undefined:
         return None
-    columns = task.data.to_dict()
-    if "csr" in columns:
-        columns["separated"] = mask
-    else:
-        edges = columns["edge_index"]
-        kept = mask[edges[0]] == mask[edges[1]]
-        columns["edge_index"] = edges[:, kept]
-        if (weight := columns.get("edge_weight")) is not None:
-            columns["edge_weight"] = weight[kept]
-    if (graph := columns.get("batch")) is not None:
-        columns["batch"] = torch.where(mask, graph + int(graph.max()) + 1, graph)
     separated = replace(
         task,
-        data=GraphData(**columns),
+        data=task.data.separate(mask),
         train=train,
         valid=valid,
         test_id=held[:0],
@@ -148,7 +124,7 @@ def hold_out(task: ShiftTask, mask: Tensor, name: str) -> SimulatedShift | None:
 
 
 def _environments(task: ShiftTask) -> Iterator[Part]:
-    if task.has_environments:
+    if task.data.environment is not None:
         ids, names = task.training_environments(), task.environments
         ids = ids[ids >= 0]  # others are unknown
         labels = [names[i] if i < len(names) else str(i) for i in ids.tolist()]
@@ -156,7 +132,7 @@ def _environments(task: ShiftTask) -> Iterator[Part]:
 
 
 def _latest(task: ShiftTask) -> Iterator[Part]:
-    time = task.data.get("time")
+    time = task.data.time
     if time is not None:
         known = time[sample_nodes(torch.cat([task.train, task.valid]), MAX_TIMES)]
         for name, share in LATEST.items():
@@ -164,7 +140,7 @@ def _latest(task: ShiftTask) -> Iterator[Part]:
 
 
 def _graphs(task: ShiftTask) -> Iterator[Part]:
-    graph = task.data.get("batch")
+    graph = task.data.batch
     if graph is not None:
         ids = graph[task.train].unique()
         yield from _each(graph, ids, [f"graph {i}" for i in ids.tolist()])
@@ -183,7 +159,7 @@ def _groups(task: ShiftTask) -> Iterator[Part]:
     if labelled.numel() < NUM_GROUPS * MIN_NODES:
         return
     known = sample_nodes(labelled, MAX_ROWS).sort().values.numpy()
-    project, y = _components(task.data.x, known), task.data.y.numpy()
+    project, y = _components(task.data.x, known), task.y.numpy()
     if project is None:
         return
     classes, z = np.unique(y[known]), project(known)

@@ -14,21 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from canet.data.task import MAX_SCORED, ShiftTask, sample_nodes
+from canet.data.task import MAX_SCORED, ShiftTask
 from canet.errors import VersionError
 from canet.methods import Settings, Traits
 from canet.models.base import Fitted, Learner, Options, State, entry
 from canet.models.replacing import Replacing, product, replacing_in
-from canet.models.tabular import (
-    Columns,
-    TabularSettings,
-    node_weights,
-    training_graph,
-    training_rows,
-)
+from canet.models.tabular import TabularSettings, node_weights, training_graph, training_rows
 from canet.nn import Features
 from canet.nn.model import Prediction
-from canet.reading.prepared import PreparedGraph, as_dense
+from canet.reading.columns import Columns, as_dense
+from canet.reading.prepared import PreparedGraph
 from canet.settings import override, setting
 from canet.training.loop import Progress
 from canet.util.colour import Colour
@@ -102,7 +97,13 @@ class FittedTrees(Fitted):
         self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
     ) -> Prediction:
         graph = graph if x is None else graph.with_features(x)
-        columns = Columns(self.settings, graph, components=self.components, marks=self.marks)
+        columns = Columns(
+            graph,
+            self.settings.neighbours,
+            self.settings.scaling,
+            components=self.components,
+            marks=self.marks,
+        )
         return Prediction(columns.logits(nodes, len(self.baseline), self._logits))
 
     def replacing(self, graph: PreparedGraph, nodes: Tensor) -> Replacing:
@@ -189,18 +190,26 @@ class Trees(Learner):
         work: Path | None = None,
         on_progress: Progress | None = None,
     ) -> Fitted:
-        graph, y = training_graph(task), task.data.y
-        marks = task.data.get("marks", torch.empty(0, 2, dtype=torch.long))
+        graph, y = training_graph(task), task.y
+        marks = task.data.marks
+        marks = torch.empty(0, 2, dtype=torch.long) if marks is None else marks
         most = min(MAX_ROWS, MAX_LABELS // task.num_classes)
         train = training_rows(task, self.name, 3 * task.num_features, most)
         known = y[train].unique()
         # A held-out part may have all nodes of a class.
         valid = task.valid[torch.isin(y[task.valid], known)]
         valid = valid if valid.numel() else train
-        observed = sample_nodes(task.observed(), MAX_SCORED if graph.in_pieces else task.num_nodes)
+        observed = task.sampled(task.observed(), MAX_SCORED)
         components = _components(graph.user_graph.x, observed, seed)
-        how = self.device, self.options.check_time, components, marks
-        columns = Columns(self.settings, graph, *how)
+        columns = Columns(
+            graph,
+            self.settings.neighbours,
+            self.settings.scaling,
+            self.device,
+            self.options.check_time,
+            components,
+            marks,
+        )
         columns.prepare([train, valid, *task.scored().values()])
         x, valid_x = (as_dense(columns.rows(nodes)).cpu().numpy() for nodes in (train, valid))
         model = _boosting(self.options.check_time)(

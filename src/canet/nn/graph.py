@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from threading import local
-from typing import TYPE_CHECKING, Any
-from weakref import finalize
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from canet.errors import InputError
 from canet.nn.blocks import Block, Direction, Operator, ReceptiveField
@@ -415,7 +415,8 @@ def _pattern(
     return Pattern(rowptr, column, num_src, row, longest)
 
 
-_graphs: dict[tuple[Any, ...], tuple[list[Tensor], Graph]] = {}
+_graphs: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+"""Edges → other arguments of `cached_graph` → copies of its tensors, and the graph."""
 
 
 def cached_graph(
@@ -436,13 +437,11 @@ def cached_graph(
             "edge_weight requires a gradient, but the graph is normalised only once: pass "
             "edge_weight.detach()"
         )
-    key = id(edge_index), num_nodes, tuple(operators), id(graph), id(edge_weight), dtype
+    key = num_nodes, tuple(operators), graph is None, edge_weight is None, dtype
     tensors = [t for t in (edge_index, graph, edge_weight) if t is not None]
-    before, built = _graphs.get(key, ([], None))
-    if built is None or not all(map(torch.equal, before, tensors)):
-        if built is None:
-            for tensor in tensors:
-                finalize(tensor, _graphs.pop, key, None).atexit = False
+    known = _graphs.setdefault(edge_index, {})
+    before, built = known.get(key, ([], None))
+    if built is None or not _are_equal(before, tensors):
         if edge_index.numel() and not 0 <= edge_index.min() <= edge_index.max() < num_nodes:
             wrong = edge_index[(edge_index < 0) | (edge_index >= num_nodes)][0]
             raise InputError(f"edge_index contains node {wrong}, but x has {num_nodes} rows")
@@ -454,5 +453,9 @@ def cached_graph(
         if edge_weight is not None and not (edge_weight >= 0).all():
             raise InputError("edge_weight must be numbers ≥ 0")
         built = Graph(edge_index, num_nodes, operators, graph, edge_weight, dtype)
-        _graphs[key] = [tensor.clone() for tensor in tensors], built
+        known[key] = [tensor.clone() for tensor in tensors], built
     return built
+
+
+def _are_equal(before: Sequence[Tensor], now: Sequence[Tensor]) -> bool:
+    return all(a.device == b.device and torch.equal(a, b) for a, b in zip(before, now, strict=True))

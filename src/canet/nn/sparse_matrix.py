@@ -110,7 +110,7 @@ class Pattern:
         parts = (t.int() for t in (row, begin, end, slot, long_row, first_slot))
         return Segments(num_slots, *parts)
 
-    def csr(self, value: Tensor) -> Tensor:
+    def to_torch(self, value: Tensor) -> Tensor:
         """Return a torch sparse CSR tensor with values $[nnz]$."""
         return torch.sparse_csr_tensor(
             self.rowptr, self.col, value, self.shape, check_invariants=False
@@ -155,9 +155,9 @@ class SparseMatrix:
         return cls(pattern, matrix.values())
 
     @cached_property
-    def csr(self) -> Tensor:
+    def as_torch(self) -> Tensor:
         """The matrix as a torch sparse CSR tensor, detached."""
-        return self.pattern.csr(self.value.detach())
+        return self.pattern.to_torch(self.value.detach())
 
     @cached_property
     def transposed(self) -> SparseMatrix:

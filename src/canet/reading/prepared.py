@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
-from weakref import finalize, ref
 
-import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from canet.data.graph import UserGraph, read_user_graph
-from canet.data.graph_data import GraphObject, is_graph
+from canet.data.graph import Graph as UserGraph
 from canet.data.task import ShiftTask
 from canet.methods.base import Scaling
-from canet.nn import Features, Graph, Operator, ShiftedFeatures
-from canet.nn.model import linear_map
-from canet.nn.operations import multiply
-from canet.reading.pieces import Pieces
+from canet.nn import Features, Graph, Operator
 from canet.reading.rows import RowReader, pinned
 from canet.reading.scaling import CPU, Scaler, prepare_features
 from canet.util.devices import has_room
-from canet.util.files import scratch_array
 from canet.util.memory import return_freed_memory
-from canet.util.sparse import Csr, from_scipy, to_scipy
+from canet.util.sparse import Csr
 
 MAX_KEPT = 2**20
 """Numbers of features up to which columns and edges are kept from one model to the next."""
 BYTES_PER_NODE = 16  # row pointers and positions
-COLUMNS = ("x", "edge_index", "batch", "edge_weight", "num_nodes", "node_id", "csr")
-"""Columns of a graph that its checks use."""
 
 
 class PreparedGraph:
@@ -43,8 +32,6 @@ class PreparedGraph:
         user_graph: The graph.
         groups: Returns the graph number $[N]$ of each node for the scaling of features, or None for
             one graph; by default that of the graph.
-        separated: Mask $[N]$ of nodes of a graph on disk that are a graph of their own: edges
-            between them and the others are ignored.
         typical: Nodes $[t]$ of a part of a larger graph whose columns determine how all columns are
             scaled; None: all nodes.
         degree: In-degree $[N]$ of the nodes in that larger graph; None: that in this graph.
@@ -54,25 +41,32 @@ class PreparedGraph:
         self,
         user_graph: UserGraph,
         groups: Callable[[], Tensor | None] | None = None,
-        separated: Tensor | None = None,
         typical: Tensor | None = None,
         degree: Tensor | None = None,
     ) -> None:
-        self.user_graph, self.separated = user_graph, separated
-        self._typical, self._degree = typical, degree
+        self.user_graph = user_graph
+        self._typical, self.known_degree = typical, degree
         self._groups = groups or (lambda: user_graph.batch)
         self._graphs: dict[tuple[tuple[Operator, ...], torch.device], Graph] = {}
         self._csr: dict[torch.device, Csr] = {}
         self._pinned: dict[int, Tensor] = {}
         self._features: dict[Scaling, Features] = {}
         self._scalers: dict[tuple[Scaling, torch.device], Scaler] = {}
-        self._with_neighbours: PreparedGraph | None = None
-        self._known: tuple[Tensor, Tensor] | None = None
+        self.neighbours: PreparedGraph | None = None
+        self.neighbour_rows: tuple[Tensor, Tensor] | None = None
+
+    @classmethod
+    def of(cls, graph: UserGraph) -> PreparedGraph:
+        """Return what models read from a graph; it is kept on the graph."""
+        if None not in graph.kept:
+            graph.kept[None] = None, cls(replace(graph))  # a copy, or each would keep the other
+        prepared: PreparedGraph = graph.kept[None][1]
+        return prepared
 
     @property
     def in_pieces(self) -> bool:
         """Whether the graph is on disk, and is predicted in pieces."""
-        return self.user_graph.csr is not None
+        return self.user_graph.is_on_disk
 
     def graph(self, operators: Sequence[Operator], device: torch.device = CPU) -> Graph:
         """Return the graph for models with these operators; it is normalised on first use.
@@ -108,8 +102,8 @@ class PreparedGraph:
         if user.csr is not None:  # models share the edges
             if place not in self._csr:
                 edges = user.csr.to(place)
-                if self.separated is not None:
-                    edges = edges.within(self.separated.to(place))
+                if user.separated is not None:
+                    edges = edges.within(user.separated.to(place))
                 self._csr[place] = edges
             return Graph(self._csr[place], user.num_nodes, operators, dtype=dtype)
         if place != CPU:
@@ -137,10 +131,9 @@ class PreparedGraph:
 
     def degree(self) -> Tensor:
         """Return the in-degree $[N]$ of the nodes of a graph in memory."""
-        if self._degree is not None:
-            return self._degree
-        assert self.user_graph.edge_index is not None
-        return self.user_graph.edge_index[1].bincount(minlength=self.user_graph.num_nodes)
+        if self.known_degree is not None:
+            return self.known_degree
+        return self.user_graph.degree(torch.arange(self.user_graph.num_nodes))
 
     def rows(
         self, how: Scaling, device: torch.device, uses: Callable[[], Tensor] | None = None
@@ -150,81 +143,15 @@ class PreparedGraph:
             return RowReader(self.features(how), device, uses)
         x, key = self.user_graph.x, (how, device)
         if key not in self._scalers:
-            self._scalers[key] = Scaler(x, self.separated, how, device)
+            self._scalers[key] = Scaler(x, self.user_graph.separated, how, device)
         return RowReader(x, device, uses, self._scalers[key])
-
-    def with_neighbours(self) -> PreparedGraph:
-        """Return the graph with the columns x, mean of neighbours, mean of their means, log degree.
-
-        It is computed once. Sparse features stay sparse.
-        """
-        if self._with_neighbours is None:
-            mean = Operator("mean")
-            matrix = self.graph([mean]).block.matrices[mean]
-            count = matrix.pattern.rowptr.diff() if self._degree is None else self._degree
-            x, degree = self.user_graph.x, count.float().log1p()[:, None]
-            if x.layout == torch.sparse_csr:
-                adjacency, columns = to_scipy(matrix.csr), [to_scipy(x)]
-                columns += [adjacency @ columns[-1]]
-                columns += [adjacency @ columns[-1], sp.csr_matrix(degree.numpy())]
-                joined = from_scipy(sp.hstack(columns).tocsr())
-            else:
-                near = multiply(matrix, x)
-                joined = torch.cat([x, near, multiply(matrix, near), degree.to(x.dtype)], dim=1)
-            self._with_neighbours = self.with_features(joined)
-        return self._with_neighbours
-
-    def neighbour_columns(
-        self, nodes: Tensor, device: torch.device, check: Callable[[], None]
-    ) -> tuple[Tensor, Tensor]:
-        """Return the columns of `with_neighbours` of nodes $[n]$ of a graph on disk, on the CPU.
-
-        The result is a matrix and the rows $[n]$ of the nodes in it. The last matrix is kept, so
-        that its nodes are not computed again. `check` is called often.
-        """
-        if self._known is not None:
-            ids, columns = self._known
-            at = torch.searchsorted(ids, nodes).clamp(max=ids.numel() - 1)
-            if torch.equal(ids[at], nodes):
-                return columns, at
-        ids, at = nodes.unique(return_inverse=True)
-        columns = torch.from_numpy(scratch_array((ids.numel(), self.num_columns), np.float32))
-        end = 0
-        for part, found in self.neighbour_parts(ids, device, check):
-            columns[end : end + part.numel()] = found.cpu()
-            end += part.numel()
-        self._known = ids, columns
-        return columns, at
-
-    @property
-    def num_columns(self) -> int:
-        """Number of columns of `with_neighbours`."""
-        return 3 * int(self.user_graph.x.shape[1]) + 1
-
-    def neighbour_parts(
-        self, nodes: Tensor | None, device: torch.device, check: Callable[[], None]
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield different nodes of a graph on disk, ascending, and their `neighbour_columns`."""
-        mean = Operator("mean")
-        graph = self.graph([mean], device)
-        place = graph.device
-        reader = self.rows("raw", place, graph.num_readers)
-
-        def rows(ids: Tensor) -> Tensor:
-            check()
-            return as_dense(reader.rows(ids))
-
-        pieces = Pieces(graph, 1, nodes)
-        for ids, near, far in pieces.means(mean, rows, int(self.user_graph.x.shape[1])):
-            degree = graph.degree(ids).float().log1p()[:, None]
-            yield ids, torch.cat([rows(ids), near, far, degree], dim=1)
 
     def with_features(self, x: Tensor) -> PreparedGraph:
         """Return the same nodes and edges with other features $[N, D]$."""
         other = copy(self)
         other.user_graph = replace(self.user_graph, x=x)
-        other._features, other._scalers, other._with_neighbours = {}, {}, None
-        other._known = None
+        other._features, other._scalers = {}, {}
+        other.neighbours = other.neighbour_rows = None
         return other
 
     def with_edges(
@@ -235,25 +162,18 @@ class PreparedGraph:
         `graph` $[N]$ is the graph number of each node for models that attend over whole graphs.
         """
         other, x = copy(self), self.user_graph.x
-        other.user_graph = UserGraph(x, edge_index, graph, edge_weight)
-        other._graphs, other._pinned, other._with_neighbours = {}, {}, None
+        other.user_graph = UserGraph(x, edge_index, edge_weight, batch=graph)
+        other._graphs, other._pinned, other.neighbours = {}, {}, None
         return other
 
 
-def forget_large(task: ShiftTask) -> None:
+def forget_large(graph: UserGraph) -> None:
     """Free the memory of what was computed from a large graph; the next model computes it again."""
-    for graph in _graphs_of(task).values():
-        x = graph.user_graph.x
-        if not graph.in_pieces and (x.values() if x.is_sparse_csr else x).numel() > MAX_KEPT:
-            graph._graphs, graph._features, graph._with_neighbours = {}, {}, None
-            return_freed_memory()
-
-
-def as_dense(rows: Features) -> Tensor:
-    """Return features as a dense matrix."""
-    if isinstance(rows, ShiftedFeatures):
-        return linear_map(rows, torch.eye(rows.shape[1], device=rows.offset.device))
-    return rows if isinstance(rows, Tensor) else rows.csr.to_dense()
+    x = graph.x
+    if not graph.is_on_disk and (x.values() if x.is_sparse_csr else x).numel() > MAX_KEPT:
+        for _, prepared in graph.kept.values():
+            prepared._graphs, prepared._features, prepared.neighbours = {}, {}, None
+        return_freed_memory()
 
 
 def task_graph(task: ShiftTask, hidden: bool) -> PreparedGraph:
@@ -262,99 +182,36 @@ def task_graph(task: ShiftTask, hidden: bool) -> PreparedGraph:
     `hidden` hides the nodes that are not in distribution: they have no edges, and do not influence
     the scaling of the others.
     """
-    graphs, data = _graphs_of(task), task.data
-    if hidden not in graphs and "csr" in data:
-        graph = UserGraph(data.x, csr=data.csr)
-        graphs[hidden] = PreparedGraph(graph, separated=data.get("separated"))
-    elif hidden not in graphs:
-        edges, weight = data.edge_index, data.get("edge_weight")
-        if hidden:
-            edges, weight = task.training_edges()
-        graph = UserGraph(data.x, edges, _numbers(task, hidden), weight)
-        graphs[hidden] = PreparedGraph(graph, cache(partial(_groups, ref(task), hidden)))
-    return graphs[hidden]
-
-
-def share_graph(task: ShiftTask, graph: PreparedGraph) -> None:
-    """Let models that are trained on a task use its graph, which was prepared before."""
-    _graphs_of(task)[False] = graph
-
-
-_of_task: dict[int, dict[bool, PreparedGraph]] = {}
-"""id of a task → whether shifted nodes are hidden → graph. Tasks are not hashable."""
-
-
-def _graphs_of(task: ShiftTask) -> dict[bool, PreparedGraph]:
-    if id(task) not in _of_task:
-        finalize(task, _of_task.pop, id(task), None).atexit = False
-    return _of_task.setdefault(id(task), {})
-
-
-def _numbers(task: ShiftTask, hidden: bool) -> Tensor | None:
-    """Return the graph number of each node, if the task has them.
-
-    Each hidden node is a graph of its own.
-    """
-    number: Tensor | None = task.data.get("batch")
-    if number is None or not hidden:
-        return number
-    unique = number.max() + 1 + torch.arange(task.num_nodes)
-    return torch.where(task.in_distribution, number, unique)
-
-
-def _groups(of: ref[ShiftTask], hidden: bool) -> Tensor:
-    """Return the graph number of each node for the scaling of features.
-
-    If the task has no graph numbers, the nodes connected to in-distribution nodes are one graph
-    (training data) and the others another (new data). Hidden nodes are a separate graph.
-    """
-    task = of()
-    assert task is not None
-    number: Tensor | None = task.data.get("batch")
-    if number is None:
-        number = torch.ones(task.num_nodes, dtype=torch.long)
-        number[replace(task, inductive=False, checked=True).observed()] = 0
-    if not hidden:
-        return number
-    return torch.where(task.in_distribution, number, number.max() + 1)
-
-
-_cache: dict[tuple[int, bool, str], tuple[list[Any], PreparedGraph]] = {}
-"""(id of the user's graph, which is not hashable, `undirected`, `without`) → version and graph."""
-
-
-def prepare_graph(
-    data: Any, batch: Any = None, undirected: bool = False, without: Sequence[object] = ()
-) -> PreparedGraph:
-    """Check a graph and cache the result; arguments as for `read_user_graph`.
-
-    A graph of tensors is checked again only if a tensor was replaced or changed in place. Changes
-    through a numpy array that shares memory with a tensor are not detected. Other graphs are not
-    cached.
-    """
-    version = None if batch is not None or not is_graph(data) else _version(data)
-    if version is None:
-        return PreparedGraph(read_user_graph(data, batch, undirected, without))
-    key = id(data), undirected, ",".join(map(str, without))
-    cached_version, prepared = _cache.get(key, ([], None))
-    if prepared is None or not _same(cached_version, version):
-        if prepared is None:
-            finalize(data, _cache.pop, key, None).atexit = False
-        prepared = PreparedGraph(read_user_graph(data, None, undirected, without))
-        _cache[key] = version, prepared
+    kept, inside = task.data.kept, task.in_distribution
+    if hidden not in kept or kept[hidden][0] is not inside:
+        kept[hidden] = inside, _prepared(task, hidden)
+    prepared: PreparedGraph = kept[hidden][1]
     return prepared
 
 
-def _version(data: GraphObject) -> list[Any] | None:
-    """Return the columns and the version counters of their tensors; None if there is no counter."""
-    columns = [data.get(name) for name in COLUMNS]
-    tensors = [column for column in columns[:4] if column is not None]
-    if not all(isinstance(t, Tensor) and not t.is_inference() for t in tensors):
-        return None
-    parts = [p for t in tensors for p in ([t, t.values()] if t.is_sparse_csr else [t])]
-    return [*columns, tuple(part._version for part in parts)]
+def _prepared(task: ShiftTask, hidden: bool) -> PreparedGraph:
+    """Return the graph of a task.
+
+    If the task has no graph numbers, the features of the nodes connected to in-distribution nodes
+    are scaled as one graph (training data) and the others as another (new data). Hidden nodes are
+    a separate graph.
+    """
+    whole, inside = task.data, task.in_distribution
+    if whole.is_on_disk or inside.all():
+        return PreparedGraph.of(whole)
+    batch = whole.batch
+    graph = replace(whole)
+    if hidden:
+        if batch is not None:  # each hidden node is a graph of its own
+            batch = torch.where(inside, batch, batch.max() + 1 + torch.arange(task.num_nodes))
+        graph = replace(task.training_graph(), batch=batch)
+
+    return PreparedGraph(graph, cache(partial(_groups, replace(whole), inside, hidden)))
 
 
-def _same(old: list[Any], new: list[Any]) -> bool:
-    """Whether two versions have the same objects and counters."""
-    return all(a is b for a, b in zip(old[:-1], new[:-1], strict=True)) and old[-1] == new[-1]
+def _groups(whole: UserGraph, inside: Tensor, hidden: bool) -> Tensor:
+    """Return the graph number $[N]$ of each node for the scaling of features."""
+    number = whole.batch
+    if number is None:
+        number = (~whole.same_graphs(inside)).long()
+    return torch.where(inside, number, number.max() + 1) if hidden else number

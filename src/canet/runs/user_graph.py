@@ -26,7 +26,7 @@ def applicable_methods(task: ShiftTask) -> list[str]:
     """Return the methods that can train on a task."""
     labels = task.training_environments()
     has_environments = labels.numel() > 1 and int(labels.min()) >= 0
-    has_weights = task.data.get("edge_weight") is not None
+    has_weights = task.data.edge_weight is not None
     return [
         name
         for name, method in METHODS.items()

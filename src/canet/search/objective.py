@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -36,9 +35,9 @@ EPOCHS_BETWEEN_REPORTS = 20  # as for runs on a GPU
 def without_test_labels(task: ShiftTask) -> ShiftTask:
     """Return the task without test sets and with labels of training and validation nodes only."""
     labelled = torch.cat([task.train, task.valid])
-    data = copy(task.data)
-    data.y = torch.full_like(task.data.y, -1)
-    data.y[labelled] = task.data.y[labelled]
+    y = torch.full_like(task.y, -1)
+    y[labelled] = task.y[labelled]
+    data = task.data.with_columns(y=y)
     return replace(task, data=data, test_id=task.test_id[:0], test_ood={}, left_out={})
 
 

@@ -56,12 +56,12 @@ class TaskFields:
     def __post_init__(self) -> None:
         task = self.task
         self.nodes = task.scored()
-        many_edges = self.in_batches and task.num_edges > MAX_EDGES
-        self.in_pieces = "csr" in task.data or many_edges
+        many_edges = self.in_batches and task.data.num_edges > MAX_EDGES
+        self.in_pieces = task.data.is_on_disk or many_edges
         self._readers: dict[bool, RowReader] = {}
         self._batches: dict[str, Batch] = {}
         self._pieces: dict[tuple[str, ...], Pieces] = {}
-        if "csr" in task.data:  # reject models that need the whole graph
+        if task.data.is_on_disk:  # reject models that need the whole graph
             self._graph(hidden=False)
             self._reader(hidden=False)
 
@@ -208,7 +208,7 @@ class TaskFields:
             first += ids.numel()
         sizes = [self.nodes[split].numel() for split in splits]
         parts = zip(splits, logits.split(sizes), strict=True)
-        return {split: (part, self.task.data.y[self.nodes[split]]) for split, part in parts}
+        return {split: (part, self.task.y[self.nodes[split]]) for split, part in parts}
 
     def view(self, batch_size: int = 0) -> TrainingView:
         """Return the part of the task that a method may use in training; size 0: in one batch.
@@ -224,7 +224,7 @@ class TaskFields:
             edge_index=torch.empty(2, 0, dtype=torch.long) if edges is None else edges,
             observed=task.observed(),
             train=task.train,
-            y=task.data.y[task.train],
+            y=task.y[task.train],
             read=lambda nodes: self._read(nodes, hidden),
             field=lambda: self._field(task.train, hidden).nodes,
             graph=graph.user_graph.batch,
@@ -239,7 +239,7 @@ class TaskFields:
         """Return one batch for splits on the same graph, and the rows of each split in it."""
         nodes, rows = torch.cat([self.nodes[s] for s in splits]).unique(return_inverse=True)
         x, blocks = self._read(nodes, self._hidden(splits[0]))
-        batch = Batch(x, blocks, self.task.data.y[nodes].to(self.device))
+        batch = Batch(x, blocks, self.task.y[nodes].to(self.device))
         sizes = [self.nodes[split].numel() for split in splits]
         pieces = rows.to(self.device).split(sizes)
         return batch, dict(zip(splits, pieces, strict=True))
@@ -249,7 +249,7 @@ class TaskFields:
         x, blocks = self._read(nodes, self._hidden(split))
         if split == "train":
             return self._training_batch(nodes, x, blocks)
-        return Batch(x, blocks, self.task.data.y[nodes].to(self.device))
+        return Batch(x, blocks, self.task.y[nodes].to(self.device))
 
     def _training_batch(self, nodes: Tensor, x: Features, blocks: Sequence[Block]) -> Batch:
         """Return a batch of training nodes, with their environments and weights."""
@@ -258,12 +258,12 @@ class TaskFields:
     def _training_columns(self, nodes: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return labels, environments and weights of nodes $[n]$ on the device."""
         environment = weight = None
-        if (weights := self.task.data.get("sample_weight")) is not None:
+        if (weights := self.task.data.sample_weight) is not None:
             weight = weights[nodes].to(self.device)
-        if self.task.has_environments:
+        if self.task.data.environment is not None:
             ids = self.task.data.environment[nodes]
             environment = torch.searchsorted(self.task.training_environments(), ids).to(self.device)
-        return self.task.data.y[nodes].to(self.device), environment, weight
+        return self.task.y[nodes].to(self.device), environment, weight
 
     def _read(self, nodes: Tensor, hidden: bool) -> tuple[Features, tuple[Block, ...]]:
         """Return features and blocks of some nodes; `hidden` hides out-of-distribution nodes."""

@@ -24,7 +24,7 @@ def fanout_of(
     fanout = parse_fanout(settings.fanout, settings.num_layers)
     draws = any(count > 0 for count in fanout)
     is_divided = 0 < settings.batch_size < task.train.numel() or distributed.world_size() > 1
-    if not (draws or "csr" in task.data or is_divided):
+    if not (draws or task.data.is_on_disk or is_divided):
         return None
     if not method_type.traits.trains_in_batches:
         how = "leave out batch_size and fanout"

@@ -214,12 +214,11 @@ def centred_per_graph(task: ShiftTask) -> ShiftTask:
     With the generator `shared`, this removes the offsets of the domains. The spurious columns then
     reveal the label in the same way in every domain.
     """
-    data = task.data.clone()
-    data.x = torch.from_numpy(to_scipy(data.x).toarray())
+    x = torch.from_numpy(to_scipy(task.data.x).toarray())
     for domain in range(NUM_DOMAINS):
-        nodes = data.environment == domain
-        data.x[nodes] -= data.x[nodes].mean(dim=0)
-    return replace(task, data=data, features=CENTRED_PER_GRAPH, checked=True)
+        nodes = task.data.environment == domain
+        x[nodes] -= x[nodes].mean(dim=0)
+    return replace(task, data=replace(task.data, x=x), features=CENTRED_PER_GRAPH, checked=True)
 
 
 def without_spurious_columns(task: ShiftTask) -> ShiftTask:
@@ -228,6 +227,5 @@ def without_spurious_columns(task: ShiftTask) -> ShiftTask:
     Its accuracy is not an upper bound with the generator `shared`, because the spurious columns
     reveal the label if their offset is removed: see `centred_per_graph`.
     """
-    data = task.data.clone()
-    data.x = from_scipy(to_scipy(data.x)[:, :-NUM_SPURIOUS])
+    data = replace(task.data, x=from_scipy(to_scipy(task.data.x)[:, :-NUM_SPURIOUS]))
     return replace(task, data=data, features=WITHOUT_SPURIOUS, checked=True)

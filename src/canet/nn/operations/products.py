@@ -103,7 +103,7 @@ def product(matrix: SparseMatrix, dense: Tensor, base: Tensor | None = None) -> 
         return multiply(matrix.pattern, matrix.value.detach(), dense, base)
     if HAS_MKL or not matrix.pattern.nnz:
         out = dense.new_empty(matrix.shape[0], dense.shape[1])
-        torch.addmm(out, matrix.csr, dense, beta=0, out=out)
+        torch.addmm(out, matrix.as_torch, dense, beta=0, out=out)
     else:
         out = F.embedding_bag(
             matrix.pattern.col,
@@ -121,14 +121,14 @@ def product(matrix: SparseMatrix, dense: Tensor, base: Tensor | None = None) -> 
 def add_transposed_product(matrix: SparseMatrix, dense: Tensor, out: Tensor) -> None:
     """Add the product of the transpose with a dense $[n, h]$ to `out` $[m, h]$."""
     if HAS_MKL:
-        torch.addmm(out, matrix.transposed.csr, dense, out=out)
+        torch.addmm(out, matrix.transposed.as_torch, dense, out=out)
     else:
         out += product(matrix.transposed, dense)
 
 
 def sampled_product(pattern: Pattern, left: Tensor, right: Tensor) -> Tensor:
     """Return $[L R^T]_{uv}$ at each entry $[nnz]$, for L $[n, h]$ and R $[m, h]$."""
-    zeros = pattern.csr(left.new_zeros(pattern.nnz))
+    zeros = pattern.to_torch(left.new_zeros(pattern.nnz))
     return torch.sparse.sampled_addmm(zeros, left, right.t(), beta=0.0).values()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from canet.data.graph import UserGraph
+from canet.data.graph import Graph
 from canet.nn.sampling import draw_neighbours
 from canet.reading.prepared import PreparedGraph
 from canet.util.sparse import select_rows
@@ -52,7 +52,7 @@ def sampled_part(
         loops = ids[csr.loops[ids] > 0]
         edges.append(loops.expand(2, -1))
         weights.append(csr.loops[loops])
-    part = UserGraph(
+    part = Graph(
         x=select_rows(graph.user_graph.x, ids).float(),
         edge_index=torch.searchsorted(ids, torch.cat(edges, dim=1)),
         batch=torch.zeros_like(ids),

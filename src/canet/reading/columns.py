@@ -1,0 +1,234 @@
+"""Columns for models that are not networks: those of a node, and means over its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from canet.data.task import MAX_SCORED, sample_nodes
+from canet.methods.base import Scaling
+from canet.nn import Features, Operator, ShiftedFeatures
+from canet.nn.model import linear_map, rows_of
+from canet.nn.operations import multiply
+from canet.reading.pieces import Pieces
+from canet.reading.prepared import PreparedGraph
+from canet.reading.rows import bytes_of
+from canet.reading.scaling import CPU, ROWS_AT_ONCE, Scaler
+from canet.util.devices import has_room
+from canet.util.files import scratch_array
+from canet.util.sparse import from_scipy, to_scipy
+
+MAX_NUMBERS = 2**25
+"""Numbers of the columns of a graph on disk that are in memory at the same time."""
+
+
+class Columns:
+    """The columns of a graph in memory or on disk, for some nodes at a time.
+
+    With `neighbours` these are the features x, the mean of the neighbours, the mean of their means,
+    and log(1 + degree); models on the same graph share them. On disk, means and deviations of
+    neighbour columns are those of a random sample of nodes.
+
+    Args:
+        graph: The graph.
+        neighbours, scaling: Which columns, and how they are scaled.
+        device: Where the columns of a graph in memory are, if there is room, and where the means of
+            neighbours of a graph on disk are computed.
+        check: Called often, to end a training after its deadline.
+        components: As for `FittedTrees`.
+        marks: As for `FittedTrees`; None: there are no missing values.
+    """
+
+    def __init__(
+        self,
+        graph: PreparedGraph,
+        neighbours: bool,
+        scaling: Scaling = "raw",
+        device: torch.device = CPU,
+        check: Callable[[], None] = lambda: None,
+        components: Tensor | None = None,
+        marks: Tensor | None = None,
+    ) -> None:
+        self._graph, self._neighbours, self._scaling = graph, neighbours, scaling
+        self._device, self._check, self._components = device, check, components
+        has_marks = components is None and marks is not None and marks.numel() > 0
+        self._marks = marks if has_marks else None
+
+    def prepare(self, nodes: Sequence[Tensor]) -> None:
+        """Compute the columns of nodes at once that `rows` returns later."""
+        if self._neighbours and self._graph.in_pieces:
+            self._with_neighbours(torch.cat([*nodes, self._sample]))
+
+    def rows(self, nodes: Tensor) -> Features:
+        """Return the columns of nodes $[n]$."""
+        if not self._graph.in_pieces:
+            columns, place = self._whole
+            return rows_of(columns, nodes.to(place))
+        if not self._neighbours and self._components is None:
+            found = self._graph.rows(self._scaling, CPU).rows(nodes)
+            if self._marks is None:
+                return found
+            return with_missing(as_dense(found), self._raw(nodes), self._marks)
+        return self._scaled(self._raw(nodes), nodes)
+
+    def logits(
+        self, nodes: Tensor | None, num_classes: int, predict: Callable[[Features], Tensor]
+    ) -> Tensor:
+        """Return what a function of columns predicts $[n, C]$ for nodes, or for all N."""
+        if not self._graph.in_pieces:
+            return predict(self._whole[0] if nodes is None else self.rows(nodes)).float()
+        ids, at = (None, None) if nodes is None else nodes.unique(return_inverse=True)
+        count = self._graph.user_graph.num_nodes if ids is None else ids.numel()
+        logits, end = torch.from_numpy(scratch_array((count, num_classes), np.float32)), 0
+        for part, rows in self.parts(ids):
+            logits[end : end + part.numel()] = predict(rows)
+            end += part.numel()
+        return logits if at is None else logits[at]
+
+    def parts(self, nodes: Tensor | None) -> Iterator[tuple[Tensor, Features]]:
+        """Yield the columns of different nodes of a graph on disk, ascending, or of all."""
+        count = self._graph.user_graph.num_nodes if nodes is None else nodes.numel()
+        if self._neighbours and count * self._num_columns > MAX_NUMBERS:
+            for ids, raw in self._in_pieces(nodes):
+                yield ids.cpu(), self._scaled(raw.cpu(), ids.cpu())
+            return
+        nodes = torch.arange(count) if nodes is None else nodes
+        if count > ROWS_AT_ONCE:
+            self.prepare([nodes])  # the next model reads the same
+        for ids in nodes.split(ROWS_AT_ONCE):
+            yield ids, self.rows(ids)
+
+    @cached_property
+    def _whole(self) -> tuple[Features, torch.device]:
+        """All columns of a graph in memory, and their device."""
+        graph, x = self._graph, self._graph.user_graph.x
+        if self._components is not None:
+            graph = graph.with_features(x @ self._components.T)
+        self._check()
+        graph = with_neighbours(graph) if self._neighbours else graph
+        self._check()
+        columns = graph.features(self._scaling)
+        if self._marks is not None:
+            own = x.to_dense() if x.layout == torch.sparse_csr else x
+            columns = with_missing(as_dense(columns), own, self._marks)
+        place = self._device if has_room(bytes_of(columns), self._device) else CPU
+        return columns.to(place), place
+
+    def _raw(self, nodes: Tensor) -> Tensor:
+        """Return columns $[n, D']$ of a graph on disk, which are not scaled."""
+        if self._neighbours:
+            columns, at = self._with_neighbours(nodes)
+            return columns[at]
+        return as_dense(self._graph.rows("raw", CPU).rows(nodes))
+
+    def _with_neighbours(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a matrix of columns that are not scaled, and the rows $[n]$ of nodes in it.
+
+        The last matrix is kept, so that its nodes are not computed again.
+        """
+        if self._graph.neighbour_rows is not None:
+            ids, columns = self._graph.neighbour_rows
+            at = torch.searchsorted(ids, nodes).clamp(max=ids.numel() - 1)
+            if torch.equal(ids[at], nodes):
+                return columns, at
+        ids, at = nodes.unique(return_inverse=True)
+        columns = torch.from_numpy(scratch_array((ids.numel(), self._num_columns), np.float32))
+        end = 0
+        for part, found in self._in_pieces(ids):
+            columns[end : end + part.numel()] = found.cpu()
+            end += part.numel()
+        self._graph.neighbour_rows = ids, columns
+        return columns, at
+
+    @property
+    def _num_columns(self) -> int:
+        return 3 * int(self._graph.user_graph.x.shape[1]) + 1
+
+    def _in_pieces(self, nodes: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield different nodes of a graph on disk, ascending, and their columns, not scaled."""
+        mean = Operator("mean")
+        graph = self._graph.graph([mean], self._device)
+        reader = self._graph.rows("raw", graph.device, graph.num_readers)
+
+        def rows(ids: Tensor) -> Tensor:
+            self._check()
+            return as_dense(reader.rows(ids))
+
+        pieces = Pieces(graph, 1, nodes)
+        for ids, near, far in pieces.means(mean, rows, int(self._graph.user_graph.x.shape[1])):
+            degree = graph.degree(ids).float().log1p()[:, None]
+            yield ids, torch.cat([rows(ids), near, far, degree], dim=1)
+
+    def _scaled(self, raw: Tensor, nodes: Tensor) -> Features:
+        found = self._scaler.apply(self._project(raw), self._number(nodes))
+        return found if self._marks is None else with_missing(as_dense(found), raw, self._marks)
+
+    def _project(self, raw: Tensor) -> Tensor:
+        if self._components is None:
+            return raw
+        parts, width = 3 if self._neighbours else 1, self._components.shape[1]
+        projected = raw[:, : parts * width].unflatten(1, (parts, width)) @ self._components.T
+        return torch.cat([projected.flatten(1), raw[:, parts * width :]], dim=1)
+
+    @cached_property
+    def _sample(self) -> Tensor:
+        """Nodes for means and deviations, from both parts of a graph that is separated."""
+        graph = self._graph.user_graph
+        if graph.separated is None:
+            return sample_nodes(torch.arange(graph.num_nodes), MAX_SCORED)
+        parts = (part.nonzero().squeeze(1) for part in (graph.separated, ~graph.separated))
+        return torch.cat([sample_nodes(part, MAX_SCORED) for part in parts])
+
+    @cached_property
+    def _scaler(self) -> Scaler:
+        raw = torch.empty(0, 0)
+        if self._scaling in ("centred", "standardised"):
+            raw = self._project(self._raw(self._sample))
+        return Scaler(raw, self._number(self._sample), self._scaling)
+
+    def _number(self, nodes: Tensor) -> Tensor | None:
+        mask = self._graph.user_graph.separated
+        return None if mask is None else mask[nodes].long()
+
+
+def with_neighbours(graph: PreparedGraph) -> PreparedGraph:
+    """Return a graph in memory with columns of neighbours; see `Columns`. It is computed once.
+
+    Sparse features stay sparse.
+    """
+    if graph.neighbours is None:
+        mean = Operator("mean")
+        matrix, x = graph.graph([mean]).block.matrices[mean], graph.user_graph.x
+        known = graph.known_degree
+        degree = (matrix.pattern.rowptr.diff() if known is None else known).float().log1p()[:, None]
+        if x.layout == torch.sparse_csr:
+            adjacency, columns = to_scipy(matrix.as_torch), [to_scipy(x)]
+            columns += [adjacency @ columns[-1]]
+            columns += [adjacency @ columns[-1], sp.csr_matrix(degree.numpy())]
+            joined = from_scipy(sp.hstack(columns).tocsr())
+        else:
+            near = multiply(matrix, x)
+            joined = torch.cat([x, near, multiply(matrix, near), degree.to(x.dtype)], dim=1)
+        graph.neighbours = graph.with_features(joined)
+    return graph.neighbours
+
+
+def with_missing(columns: Tensor, own: Tensor, marks: Tensor) -> Tensor:
+    """Return columns with NaN in the cells that `marks` and the features `own` say are missing."""
+    columns = columns.clone()
+    columns[:, marks[:, 0]] = columns[:, marks[:, 0]].masked_fill(
+        own[:, marks[:, 1]] > 0, torch.nan
+    )
+    return columns
+
+
+def as_dense(rows: Features) -> Tensor:
+    """Return features as a dense matrix."""
+    if isinstance(rows, ShiftedFeatures):
+        return linear_map(rows, torch.eye(rows.shape[1], device=rows.offset.device))
+    return rows if isinstance(rows, Tensor) else rows.as_torch.to_dense()
