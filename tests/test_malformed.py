@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 import canet
-from canet.data.graph import read_user_graph
+from canet.data.graph import check_graph
 from canet.errors import CanetError
 from tests.support.user_graphs import small_user_graph
 
@@ -219,7 +219,7 @@ def test_other_objects_than_graphs_are_rejected(
     trained: list[canet.NodeClassifier], wrong: Any
 ) -> None:
     for act in (
-        read_user_graph,
+        check_graph,
         trained[0].predict,
         trained[0].score,
         canet.NodeClassifier("canet", **QUICK).fit,

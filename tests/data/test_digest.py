@@ -13,13 +13,14 @@ from canet.data import digest
 from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
 from canet.data.user_task import user_task
+from tests.support.data_of import data_of
 from tests.support.tiny import tiny_task
 from tests.support.user_graphs import small_user_graph
 
 
 def changed(task: ShiftTask, name: str, index: tuple[int, ...]) -> ShiftTask:
     """The task with one number of a column or matrix changed."""
-    data = task.data.clone()
+    data = data_of(task)
     data[name][index] = (data[name][index] + 1) % 3
     return replace(task, data=data)
 
@@ -39,7 +40,7 @@ def test_each_change_is_found_in_its_part() -> None:
     nodes = torch.arange(60)
     for other, part in (
         (changed(task, "edge_index", (0, 3)), "graph"),
-        (replace(task, data=task.data.clone().update({"batch": nodes // 30})), "graph"),
+        (replace(task, data=data_of(task).update({"batch": nodes // 30})), "graph"),
         (changed(task, "y", (55,)), "labels"),
         (changed(task, "environment", (55,)), "labels"),
         (replace(task, valid=task.valid[:-1]), "splits"),
@@ -47,8 +48,8 @@ def test_each_change_is_found_in_its_part() -> None:
         (replace(task, test_ood={"near": nodes[40:50], "further": nodes[50:60]}), "splits"),
         (replace(task, in_distribution=nodes < 41), "splits"),
         (replace(task, metric="macro_f1"), "splits"),
-        (replace(task, data=task.data.clone().update({"time": nodes.double()})), "splits"),
-        (replace(task, data=task.data.clone().update({"sample_weight": nodes.float()})), "labels"),
+        (replace(task, data=data_of(task).update({"time": nodes.double()})), "splits"),
+        (replace(task, data=data_of(task).update({"sample_weight": nodes.float()})), "labels"),
         (changed(task, "x", (59, 7)), "features"),
     ):
         assert task.digest.differs_in(other.digest) == part
@@ -59,7 +60,7 @@ def test_each_change_is_found_in_its_part() -> None:
 
 def test_features_that_differ_by_rounding_are_distinguished_from_other_features() -> None:
     task = tiny_task()
-    data = task.data.clone()
+    data = data_of(task)
     data.x = data.x * (1 + 2e-7)
     assert not data.x.equal(task.data.x)
     rounded = replace(task, data=data)
@@ -86,7 +87,7 @@ def test_the_digest_does_not_depend_on_chunks_and_strides(
     dense, sparse = tiny_task().digest, tiny_task(sparse=True).digest
     monkeypatch.setattr(digest, "CHUNK", 64)
     task = tiny_task()
-    data = task.data.clone()
+    data = data_of(task)
     data.x = data.x.t().contiguous().t()
     assert not data.x.is_contiguous()
     for whole, cut in (

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from canet import GraphStore, GraphStoreWriter
-from canet.data.graph import read_user_graph
+from canet.data.graph import check_graph
 from canet.data.graph_data import GraphData
 from canet.data.graph_files import ReadOptions, Roles, read_columns
 from canet.data.graph_store import sorting
@@ -417,7 +417,7 @@ def test_a_loaded_store_is_a_graph_that_fit_accepts(written: GraphStore) -> None
     source, target, weight = random_edges(40, 300)
     expected = oracle(40, source, target, weight + 1)
     assert canonical(data) == {(s, t, w) for (t, s), w in expected.items()}
-    checked = read_user_graph(data)
+    checked = check_graph(data)
     assert torch.equal(checked.edge_index, data.edge_index)  # there are no duplicates
     assert data.node_id[3] == "node 3"
     assert data.environment.tolist() == ["a", "b"] * 20

@@ -11,7 +11,7 @@ import torch
 
 from canet import GraphStore, GraphStoreWriter
 from canet.data import load_task
-from canet.data.graph import match_classes, read_user_graph
+from canet.data.graph import check_graph, match_classes
 from canet.data.graph_files import ReadOptions, Roles, read_columns
 from canet.data.user_task import user_task
 from canet.errors import InputError
@@ -43,9 +43,8 @@ def test_a_store_has_the_task_of_the_same_graph_in_memory(
     assert torch.equal(mine.data.y, theirs.data.y)
     assert mine.environments == theirs.environments
     for name in ("environment", "sample_weight"):
-        assert (name in mine.data) == (name in theirs.data)
-        if name in mine.data:
-            assert torch.equal(mine.data[name], theirs.data[name])
+        columns = [task.data.get(name) for task in (mine, theirs)]
+        assert columns[0] is columns[1] is None or torch.equal(*columns)
 
 
 def test_a_task_reads_neither_edges_nor_all_features(
@@ -54,7 +53,7 @@ def test_a_task_reads_neither_edges_nor_all_features(
     store = write_store(tmp_path / "store")
     never_load(monkeypatch)
     task = load_task(str(tmp_path / "store"))
-    assert "edge_index" not in task.data
+    assert task.data.edge_index is None
     assert list(task.splits()) == ["train", "valid", "ood/far", "ood/test"]
     assert task.digest.graph == store.digest.graph
 
@@ -68,7 +67,7 @@ def test_a_task_in_memory_has_the_digest_and_the_graph_of_the_store(tmp_path: Pa
         assert other.differs_in(task.digest) == "splits"
     store = write_store(tmp_path / "half", weighted=True, kind="half")
     task, graph = user_task(store.open()).task.in_memory(), store.load()
-    assert "csr" not in task.data
+    assert not task.data.is_on_disk
     assert task.in_memory() is task
     assert torch.equal(task.data.edge_index, graph.edge_index)
     assert torch.equal(task.data.edge_weight, graph.edge_weight)
@@ -106,10 +105,10 @@ def test_known_classes_must_contain_those_of_the_store(tmp_path: Path) -> None:
 
 
 def test_nodes_are_found_by_name_or_row(tmp_path: Path) -> None:
-    named = read_user_graph(write_store(tmp_path / "named", node_id=True).open())
+    named = check_graph(write_store(tmp_path / "named", node_id=True).open())
     assert named.rows(["node 7", "node 3"]).tolist() == [7, 3]
     assert named.names(np.array([2])).tolist() == ["node 2"]
-    plain = read_user_graph(write_store(tmp_path / "plain").open())
+    plain = check_graph(write_store(tmp_path / "plain").open())
     assert plain.rows(["7", "3"]).tolist() == [7, 3]
     for wrong in (["node 999"], [NUM_NODES]):
         with pytest.raises(InputError):
@@ -119,9 +118,9 @@ def test_nodes_are_found_by_name_or_row(tmp_path: Path) -> None:
 
 
 def test_edges_in_one_direction_are_noticed(tmp_path: Path) -> None:
-    read_user_graph(write_store(tmp_path / "both").open(), undirected=True)
+    check_graph(write_store(tmp_path / "both").open(), undirected=True)
     with pytest.raises(InputError, match="undirected"):
-        read_user_graph(write_store(tmp_path / "one", undirected=False).open(), undirected=True)
+        check_graph(write_store(tmp_path / "one", undirected=False).open(), undirected=True)
 
 
 def test_a_store_is_read_like_any_graph_but_not_with_other_columns(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from torch_geometric.data import Data
 
 from canet.data.task import ShiftTask, split_50_25_25
 from canet.errors import InputError
+from tests.support.data_of import data_of
 
 
 def make() -> ShiftTask:
@@ -32,7 +33,7 @@ def make() -> ShiftTask:
 
 def with_data(**changes: Any) -> ShiftTask:
     """The chain with other columns."""
-    data = make().data.clone()
+    data = data_of(make())
     for name, value in changes.items():
         data[name] = value
     return replace(make(), data=data)
@@ -47,16 +48,16 @@ def test_splits_contain_every_node_set_in_order() -> None:
 
 def test_inductive_training_sees_only_edges_between_in_distribution_nodes() -> None:
     task = make()
-    assert task.training_edges()[0].equal(task.data.edge_index)
-    hidden, _ = replace(task, inductive=True).training_edges()
-    assert hidden.tolist() == [[0, 1, 2, 3], [1, 2, 3, 4]]
+    assert task.training_graph() is task.data
+    hidden = replace(task, inductive=True).training_graph()
+    assert hidden.edge_index.tolist() == [[0, 1, 2, 3], [1, 2, 3, 4]]
 
 
 def test_nodes_connected_to_in_distribution_nodes_are_observed() -> None:
     task = make()
     assert task.observed().tolist() == list(range(8))
     assert replace(task, inductive=True).observed().tolist() == list(range(5))
-    data = task.data.clone()
+    data = data_of(task)
     data.edge_index = data.edge_index[:, data.edge_index[0] != 5]
     assert replace(task, data=data).observed().tolist() == list(range(6))
 
@@ -66,7 +67,7 @@ def test_training_environments_are_the_environments_of_training_nodes() -> None:
     assert (task.num_nodes, task.num_features, task.num_classes) == (8, 8, 2)
     assert not task.has_environments
     assert task.training_environments().numel() == 0
-    task.data.environment = torch.tensor([7, 2, 3, 3, 3, 4, 4, 4])
+    task = with_data(environment=torch.tensor([7, 2, 3, 3, 3, 4, 4, 4]))
     assert task.training_environments().tolist() == [2, 7]
 
 
@@ -150,7 +151,7 @@ def test_parts_that_were_checked_are_not_checked_again() -> None:
 
 
 def test_the_given_graph_is_not_changed() -> None:
-    data = make().data.clone()
+    data = data_of(make())
     data.x = torch.eye(8, dtype=torch.double).to_sparse()
     data.y = data.y[:, None].double()
     data.batch = torch.arange(8) + 5
@@ -161,7 +162,7 @@ def test_the_given_graph_is_not_changed() -> None:
     assert all(data[key] is value for key, value in given.items())
     assert data.y.shape == (8, 1)
     assert data.batch.tolist() == list(range(5, 13))
-    assert task.data.note == "mine"
+    assert task.data.y.shape == (8,)
 
 
 @pytest.mark.parametrize("n", [0, 1, 4, 7, 100, 8124])

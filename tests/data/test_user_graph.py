@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 from torch_geometric.utils import to_undirected
 
-from canet.data.graph import UserGraph, match_classes, read_user_graph, warn_one_way
+from canet.data.graph import Graph, check_graph, match_classes, warn_one_way
 from canet.data.user_task import UserTask, user_task
 from canet.errors import InputError, InputWarning
 
@@ -183,7 +183,7 @@ def test_times_are_kept_if_there_is_a_validation_set() -> None:
     masks = {"val_mask": mask(9), "train_mask": mask(0, 1, 2)}
     assert user_task(graph(time=torch.arange(N), **masks)).task.data.time[-1] == N - 1
     per_edge = graph(time=torch.arange(24), val_mask=mask(9), train_mask=mask(0, 1, 2))
-    assert "time" not in user_task(per_edge).task.data
+    assert user_task(per_edge).task.data.time is None
     with pytest.raises(InputError, match="time"):
         user_task(graph(), train=range(9), valid=[9], time=[1, 2, 3])
 
@@ -199,11 +199,11 @@ def test_passed_environments_replace_those_of_the_graph() -> None:
 
 def test_graph_numbers_come_from_batch_or_from_the_argument() -> None:
     halves = [0] * 6 + [1] * 6
-    assert read_user_graph(graph()).batch is None
-    found = read_user_graph(graph(batch=torch.tensor(halves))).batch
+    assert check_graph(graph()).batch is None
+    found = check_graph(graph(batch=torch.tensor(halves))).batch
     assert found is not None
     assert found.tolist() == halves
-    named = read_user_graph(graph(batch=torch.zeros(N)), ["z"] * 6 + ["a"] * 6).batch
+    named = check_graph(graph(batch=torch.zeros(N)), ["z"] * 6 + ["a"] * 6).batch
     assert named is not None
     assert named.tolist() == halves[::-1]
     assert user_task(graph(batch=torch.tensor(halves))).task.data.batch.tolist() == halves
@@ -212,7 +212,7 @@ def test_graph_numbers_come_from_batch_or_from_the_argument() -> None:
 @pytest.mark.parametrize("numbers", [[0] * 11 + [-1], ["a"] * 11 + [None], [0]])
 def test_nodes_without_a_graph_are_rejected(numbers: list[Any]) -> None:
     with pytest.raises(InputError, match="graph"):
-        read_user_graph(graph(), numbers)
+        check_graph(graph(), numbers)
 
 
 def test_a_batch_of_graphs_keeps_them_apart() -> None:
@@ -233,20 +233,20 @@ def test_edges_in_one_direction_give_a_warning_that_names_the_argument() -> None
 def test_features_that_are_mostly_zero_become_sparse(values: float) -> None:
     x = torch.zeros(N, 10)
     x[:, 3] = values
-    found = read_user_graph(graph(x=x)).x
+    found = check_graph(graph(x=x)).x
     assert found.layout == torch.sparse_csr
     assert found.to_dense().equal(x)
     x[0, 4] = 1
-    assert read_user_graph(graph(x=x)).x.equal(x)
+    assert check_graph(graph(x=x)).x.equal(x)
 
 
 @pytest.mark.parametrize("undirected", [False, True])
 def test_duplicate_edges_are_removed(undirected: bool) -> None:
     twice = torch.cat([ring(), ring()[:, 3:9]], dim=1)
-    found = read_user_graph(graph(edge_index=twice), undirected=undirected).edge_index
+    found = check_graph(graph(edge_index=twice), undirected=undirected).edge_index
     assert sorted(found.t().tolist()) == sorted(ring().t().tolist())
     shuffled = ring()[:, torch.randperm(2 * N)]
-    assert read_user_graph(graph(edge_index=shuffled)).edge_index.equal(shuffled)  # as they were
+    assert check_graph(graph(edge_index=shuffled)).edge_index.equal(shuffled)  # as they were
 
 
 def test_edge_attributes_are_ignored_with_a_warning() -> None:
@@ -257,7 +257,7 @@ def test_edge_attributes_are_ignored_with_a_warning() -> None:
 def test_undirected_edges_equal_those_of_pyg() -> None:
     random = torch.Generator().manual_seed(0)
     edges = torch.randint(N, (2, 30), generator=random)
-    found = read_user_graph(graph(edge_index=edges), undirected=True).edge_index
+    found = check_graph(graph(edge_index=edges), undirected=True).edge_index
     assert found.equal(to_undirected(edges, num_nodes=N))
 
 
@@ -326,7 +326,7 @@ def test_wrong_arguments_are_rejected(arguments: dict[str, Any], name: str) -> N
 def test_the_given_graph_is_never_changed(changes: dict[str, Any], undirected: bool) -> None:
     data = graph(**changes)
     before, values = content(data), {key: data[key] for key in data.keys()}  # noqa: SIM118
-    task = user_task(data, checked=read_user_graph(data, undirected=undirected)).task
+    task = user_task(data, checked=check_graph(data, undirected=undirected)).task
     assert content(data) == before
     assert all(data[key] is value for key, value in values.items())
     assert task.data is not data
@@ -345,7 +345,7 @@ def test_passed_splits_and_columns_are_never_changed() -> None:
 
 
 def test_nodes_are_found_by_their_numbers() -> None:
-    own = UserGraph(torch.ones(3, 1), None, None, None, node_id=np.array([7, 300, -2]))
+    own = Graph(torch.ones(3, 1), node_id=np.array([7, 300, -2]))
     assert own.rows(["300", "-2"]).tolist() == [1, 2]
     for unknown in ("9" * 30, "007", "x"):
         with pytest.raises(InputError, match=f"no node '{unknown}'"):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from canet import NodeClassifier
-from canet.data.graph import UserGraph
+from canet.data.graph import Graph
 from canet.defaults import changed
 from canet.estimator import plan as planning
 from canet.estimator.plan import Plan, plan_training
@@ -21,11 +21,11 @@ N, D, E = 1_000, 64, 6_000
 SIZE = 4 * N * D + 16 * E  # hidden states are as wide as the features
 
 
-def graph(in_memory: bool = True) -> UserGraph:
+def graph(in_memory: bool = True) -> Graph:
     if in_memory:
-        return UserGraph(torch.empty(N, D), torch.empty(2, E, dtype=torch.long))
+        return Graph(torch.empty(N, D), torch.empty(2, E, dtype=torch.long))
     rowptr = torch.arange(N + 1) * (E // N)
-    return UserGraph(torch.empty(N, D), csr=Csr(rowptr, torch.empty(E, dtype=torch.int32)))
+    return Graph(torch.empty(N, D), csr=Csr(rowptr, torch.empty(E, dtype=torch.int32)))
 
 
 def decided(

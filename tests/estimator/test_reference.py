@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from canet.data.graph import UserGraph
+from canet.data.graph import Graph
 from canet.data.task import ShiftTask
 from canet.estimator.reference import (
     MAX_NODES,
@@ -19,6 +19,7 @@ from canet.methods import METHODS, Method
 from canet.models import FittedNetwork
 from canet.models.reader import Reader
 from canet.reading.prepared import PreparedGraph
+from tests.support.small_task import with_columns
 from tests.support.tiny import QUICK, tiny_task
 
 
@@ -136,7 +137,7 @@ def built(task: ShiftTask) -> tuple[Reference, Method]:
 
 
 def reader(method: Method, task: ShiftTask) -> Reader:
-    own = UserGraph(task.data.x, task.data.edge_index, None)
+    own = Graph(task.data.x, task.data.edge_index)
     return Reader(FittedNetwork(method, "gcn"), PreparedGraph(own))
 
 
@@ -164,6 +165,4 @@ def test_a_reference_contains_predictions_of_training_and_validation_nodes(
 
 
 def test_environments_are_stored_if_there_are_labels() -> None:
-    task = tiny_task()
-    del task.data.environment
-    assert built(task)[0].environment.tolist() == []
+    assert built(with_columns(tiny_task(), environment=None))[0].environment.tolist() == []

@@ -17,6 +17,7 @@ from canet.methods.eerm import EERM, log_probability
 from canet.methods.mixup import Mixup
 from canet.store import RunFolder
 from canet.training import Run, Trainer
+from tests.support.data_of import data_of
 from tests.support.gpu import needs_gpu
 from tests.support.pairs import every_pair
 from tests.support.tiny import disconnected_task, tiny_task, with_other_test_nodes
@@ -86,7 +87,7 @@ def test_same_seed_gives_the_same_bits_and_a_stored_run_the_same_scores(
 def test_sparse_features_train_like_dense_ones(name: str, backbone: str) -> None:
     """Up to rounding errors, which the solver of SR-GNN amplifies."""
     sparse = tiny_task(sparse=True)
-    data = sparse.data.clone()
+    data = data_of(sparse)
     data.x = data.x.to_dense()
     settings = METHODS[name].settings_type(hidden=8, epochs=EPOCHS, dropout=0.0)
     losses = [
@@ -98,7 +99,7 @@ def test_sparse_features_train_like_dense_ones(name: str, backbone: str) -> None
 
 def test_task_is_not_changed(name: str, backbone: str) -> None:
     task, untouched = trained(name, backbone)[0].task, tiny_task()
-    assert all(task.data[key].equal(untouched.data[key]) for key in untouched.data.to_dict())
+    assert all(task.data.get(n).equal(c) for n, c in untouched.data.columns().items())
     assert all(nodes.equal(untouched.splits()[key]) for key, nodes in task.splits().items())
 
 
@@ -120,7 +121,7 @@ def test_a_method_that_needs_environments_records_them_and_rejects_a_task_withou
     seen = trained(name, backbone)[1].result.environments_seen
     assert seen == (["0", "1", "2"] if needs else None)
     task = tiny_task()
-    data = task.data.clone()
+    data = data_of(task)
     del data.environment
     task = replace(task, data=data)
     if needs:

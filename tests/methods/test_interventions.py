@@ -11,7 +11,7 @@ from torch import Tensor
 import canet
 from canet.data import load_task
 from canet.data.benchmarks.spurious import NUM_SPURIOUS
-from canet.data.graph import UserGraph
+from canet.data.graph import Graph
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputWarning
 from canet.methods import get_method
@@ -31,6 +31,7 @@ from canet.reading.predict import read
 from canet.reading.prepared import PreparedGraph
 from canet.settings import override
 from canet.training import Trainer
+from tests.support.data_of import data_of
 from tests.support.tiny import tiny_task
 from tests.support.trainers import make, run_until, same_run
 
@@ -199,7 +200,7 @@ def uneven_task() -> ShiftTask:
     """
     random = torch.Generator().manual_seed(3)
     task = tiny_task(num_classes=2)
-    data = task.data.clone()
+    data = data_of(task)
     data.environment = torch.tensor([4, 4, 4, 7, 7, 8])[torch.randperm(60, generator=random) % 6]
     data.environment[35:40] = 6
     data.x[:, 2] += 5 * (data.environment == 7)
@@ -218,7 +219,7 @@ def test_a_step_adds_the_offset_of_each_group_to_its_features(
     offset = torch.zeros(3, 8)
     offset[:, [2, 5]] = torch.tensor([[3.0, -2.0], [7.0, 1.0], [-4.0, 0.5]])
     monkeypatch.setattr(Interventions, "draw", lambda self: torch.where(self.scale > 0, offset, 0))
-    by_hand = task.data.clone()
+    by_hand = data_of(task)
     for environment, shift in zip((4, 7, 8), offset, strict=True):
         by_hand.x[by_hand.environment == environment] += shift
     changes = {"hidden": 8, "epochs": 1, "dropout": 0.0}  # offsets are not dropped
@@ -251,7 +252,7 @@ def test_offsets_are_drawn_once_in_a_step_and_never_for_a_score(
     task = uneven_task()
     run = Trainer(task, method, "gcn", settings, "cpu").run(0)
     assert len(drawn) == 5
-    own = UserGraph(task.data.x, task.data.edge_index, None)
+    own = Graph(task.data.x, task.data.edge_index)
     read(run.method.eval(), PreparedGraph(own), torch.arange(60))
     assert len(drawn) == 5
 
@@ -266,7 +267,7 @@ def test_garbage_at_test_nodes_changes_no_bit_of_training(
     changes = {"hidden": 8, "epochs": 6, "interventions": kind, "num_groups": 2}
     settings = override(get_method(method).settings_type(), changes)
     outside = ~task.in_distribution
-    data = task.data.clone()
+    data = data_of(task)
     dense = data.x.to_dense()
     dense[outside] = 1e3
     data.x = dense.to_sparse_csr() if sparse else dense
@@ -288,7 +289,7 @@ def test_a_stopped_run_with_interventions_resumes_to_the_same_bits(tmp_path: Pat
 
 def test_given_interventions_need_environments() -> None:
     task = tiny_task()
-    data = task.data.clone()
+    data = data_of(task)
     del data.environment
     settings = CaNetSettings(hidden=8, epochs=2, interventions="given")
     with pytest.raises(CanetError, match="interventions=inferred"):
@@ -300,7 +301,7 @@ def test_a_result_names_the_shifted_columns(method: str) -> None:
     changes = {"hidden": 8, "epochs": 2, "interventions": "given"}
     settings = override(get_method(method).settings_type(), changes)
     task = tiny_task()
-    data = task.data.clone()
+    data = data_of(task)
     data.x[:, 5] += 9 * data.environment
     run = Trainer(replace(task, data=data), method, "gcn", settings, "cpu").run(0)
     found = run.result.findings

@@ -13,6 +13,7 @@ from canet.errors import CanetError
 from canet.methods import BACKBONES, METHODS, Batch
 from canet.methods.erm import ERM
 from canet.training import Trainer
+from tests.support.data_of import data_of
 from tests.support.labelled import ENVIRONMENT, make
 from tests.support.tiny import tiny_task
 
@@ -144,7 +145,7 @@ def test_task_without_two_labelled_environments_is_rejected(
     name: str, environment: int | None
 ) -> None:
     task = tiny_task()
-    data = task.data.clone()
+    data = data_of(task)
     if environment is None:
         del data.environment
     else:

@@ -15,13 +15,14 @@ import canet
 from canet import GraphStore, GraphStoreWriter, NodeClassifier
 from canet.data.task import ShiftTask
 from canet.data.user_task import user_task
-from canet.models import Auto, Options, auto, tabular, trees
+from canet.models import Auto, Options, auto, trees
 from canet.models.auto import AutoSettings
 from canet.models.base import WORK_FOLDER, Fitted
 from canet.models.parts import Parts
 from canet.models.portfolio import Recipe
 from canet.models.shifts import hold_out
-from canet.reading import pieces
+from canet.reading import columns, pieces
+from canet.reading.columns import Columns
 from canet.reading.prepared import task_graph
 from tests.support.stores import never_load
 
@@ -101,34 +102,33 @@ def test_a_store_on_disk_gives_the_models_of_the_graph_in_memory(
     assert numbers(found) == pytest.approx(numbers(expected), abs=1e-3)
 
 
-@pytest.mark.parametrize("most", [0, tabular.MAX_NUMBERS])
+@pytest.mark.parametrize("most", [0, columns.MAX_NUMBERS])
 def test_columns_on_disk_are_those_in_memory(
     tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tabular, "MAX_NUMBERS", most)
+    monkeypatch.setattr(columns, "MAX_NUMBERS", most)
     task = task_of(tmp_path / "store")
     mask = torch.arange(NUM_NODES) % 5 < 2
-    settings = tabular.TabularSettings(scaling="standardised")
     for on_disk in (task, hold_out(task, mask, "x").task):
         in_memory = on_disk.in_memory()
-        if "separated" in on_disk.data:
+        if on_disk.data.separated is not None:
             in_memory = hold_out(task.in_memory(), mask, "x").task
-        expected = tabular.Columns(settings, task_graph(in_memory, False)).rows(
-            torch.arange(NUM_NODES)
+        found, expected = (
+            Columns(task_graph(one, False), neighbours=True, scaling="standardised")
+            for one in (on_disk, in_memory)
         )
-        columns = tabular.Columns(settings, task_graph(on_disk, False))
+        expected = expected.rows(torch.arange(NUM_NODES))
         nodes = torch.tensor([7, 3, 3, 150])
-        assert torch.allclose(columns.rows(nodes), expected[nodes], atol=1e-5)
-        for ids, found in columns.parts(None):
-            assert torch.allclose(found, expected[ids], atol=1e-5)
+        assert torch.allclose(found.rows(nodes), expected[nodes], atol=1e-5)
+        for ids, part in found.parts(None):
+            assert torch.allclose(part, expected[ids], atol=1e-5)
 
 
 def test_a_prediction_for_one_node_reads_only_its_neighbourhood(tmp_path: Path) -> None:
     graph = task_graph(task_of(tmp_path / "store"), False)
-    columns = tabular.Columns(tabular.TabularSettings(), graph)
-    columns.logits(torch.tensor([7]), 2, lambda rows: rows[:, :2])
-    assert graph._known is not None
-    assert graph._known[0].tolist() == [7]
+    Columns(graph, neighbours=True).logits(torch.tensor([7]), 2, lambda rows: rows[:, :2])
+    assert graph.neighbour_rows is not None
+    assert graph.neighbour_rows[0].tolist() == [7]
 
 
 def test_nothing_is_learnt_from_a_held_out_part(tmp_path: Path) -> None:
@@ -143,8 +143,8 @@ def test_nothing_is_learnt_from_a_held_out_part(tmp_path: Path) -> None:
     source_now = np.where(inside, random.integers(NUM_NODES, size=len(source)), source)
     changed = other, source_now, target, weight
     found = []
-    for name, columns, labels in (("a", arrays(), Y), ("b", changed, y)):
-        shift = hold_out(task_of(tmp_path / name, *columns, y=labels), mask, "part")
+    for name, parts, labels in (("a", arrays(), Y), ("b", changed, y)):
+        shift = hold_out(task_of(tmp_path / name, *parts, y=labels), mask, "part")
         for recipe in MODELS:
             (model,) = recipe.learner(QUICK, Options("cpu")).run(shift.task, {0: None})
             found.append(model.state()[1])
@@ -173,7 +173,7 @@ def test_models_are_trained_on_samples_whose_size_is_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = write(tmp_path / "store", arrays())
-    monkeypatch.setattr(tabular, "MAX_NUMBERS", 6 * 3 * 50)
+    monkeypatch.setattr(columns, "MAX_NUMBERS", 6 * 3 * 50)
     monkeypatch.setattr(trees, "MAX_LABELS", 3 * 40)
     never_load(monkeypatch)
     model = NodeClassifier(

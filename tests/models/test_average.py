@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from canet.data.graph import read_user_graph
+from canet.data.graph import check_graph
 from canet.methods import METHODS
 from canet.models import Average, FittedNetwork
 from canet.reading.prepared import PreparedGraph
@@ -26,7 +26,7 @@ def test_an_average_combines_all_members() -> None:
     backbones = ("gcn", "mlp", "sage")
     members = [FittedNetwork(METHODS["erm"](settings, name, 5, 3), name) for name in backbones]
     average = Average(members, [0.5, 0.25, 0.25])
-    prepared = PreparedGraph(read_user_graph(small_user_graph()))
+    prepared = PreparedGraph(check_graph(small_user_graph()))
     alone = [member.read(prepared) for member in members]
     found = average.read(prepared)
     assert found.logits.equal(average.mean([one.logits for one in alone]))

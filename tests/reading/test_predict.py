@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from canet.data.graph import UserGraph
+from canet.data.graph import Graph
 from canet.errors import InputError
 from canet.methods import BACKBONES, METHODS, Method
 from canet.nn.model import Prediction
@@ -15,14 +15,14 @@ N, D, C = 14, 5, 3
 NODES = torch.tensor([9, 0, 13, 4])
 
 
-def graph(sparse: bool = False, numbered: bool = False, seed: int = 0) -> UserGraph:
+def graph(sparse: bool = False, numbered: bool = False, seed: int = 0) -> Graph:
     """Random edges inside two halves; node 13 is isolated."""
     random = torch.Generator().manual_seed(seed)
     x = torch.randn(N, D, generator=random).relu()
     half = torch.randint(6, (2, 20), generator=random)
     edges = torch.cat([half, half.flip(1) + 6], dim=1)
     number = torch.tensor([0] * 6 + [1] * 8) if numbered else None
-    return UserGraph(x.to_sparse_csr() if sparse else x, edges, number)
+    return Graph(x.to_sparse_csr() if sparse else x, edges, batch=number)
 
 
 def make(name: str, backbone: str) -> Method:
@@ -30,7 +30,7 @@ def make(name: str, backbone: str) -> Method:
     return METHODS[name](METHODS[name].settings_type(hidden=4), backbone, D, C, 2).eval()
 
 
-def forward(method: Method, own: UserGraph, nodes: Tensor | None = None) -> Prediction:
+def forward(method: Method, own: Graph, nodes: Tensor | None = None) -> Prediction:
     return read(method, PreparedGraph(own), nodes)
 
 
@@ -69,12 +69,12 @@ def test_sparse_and_dense_features_give_the_same(name: str, backbone: str) -> No
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_single_nodes_and_permuted_graphs_are_predicted(backbone: str) -> None:
     method = make("canet", backbone)
-    alone = UserGraph(torch.ones(1, D), torch.empty(2, 0, dtype=torch.long), None)
+    alone = Graph(torch.ones(1, D), torch.empty(2, 0, dtype=torch.long))
     assert forward(method, alone).logits.isfinite().all()
     order = torch.randperm(N, generator=torch.Generator().manual_seed(1))
     own, position = graph(), torch.empty_like(order)
     position[order] = torch.arange(N)
-    permuted = UserGraph(own.x[order], position[own.edge_index], None)
+    permuted = Graph(own.x[order], position[own.edge_index])
     assert_close(forward(method, permuted).logits, forward(method, own).logits[order])
 
 
@@ -91,7 +91,7 @@ def test_a_pass_leaves_no_gradients_and_draws_nothing() -> None:
 def test_predictions_that_are_not_finite_are_an_error_for_the_requested_nodes() -> None:
     own, method = graph(), make("erm", "gcn")
     torch.nn.init.ones_(method.model.phi_in.weight)
-    wild = UserGraph(own.x.clone(), own.edge_index, None)
+    wild = Graph(own.x.clone(), own.edge_index)
     wild.x[3] = 3e38
     for nodes in (None, torch.tensor([3])):
         with pytest.raises(InputError, match="not finite"):
@@ -105,5 +105,5 @@ def test_other_features_are_read_as_in_a_graph_that_has_them(name: str) -> None:
     method, own, other = make(name, "gat"), graph(numbered=True), graph(numbered=True, seed=1)
     prepared = PreparedGraph(own)
     found = read(method, prepared, x=other.x).logits
-    assert found.equal(forward(method, UserGraph(other.x, own.edge_index, own.batch)).logits)
+    assert found.equal(forward(method, Graph(other.x, own.edge_index, batch=own.batch)).logits)
     assert read(method, prepared).logits.equal(forward(method, own).logits)

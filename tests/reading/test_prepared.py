@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,11 +11,12 @@ import torch
 from torch_geometric.data import Data
 
 import canet
+from canet.data.graph import checked_graph
 from canet.data.graph_data import GraphData
 from canet.errors import InputError
 from canet.nn import Operator
 from canet.reading import prepared
-from canet.reading.prepared import prepare_graph
+from canet.reading.prepared import PreparedGraph
 from tests.support.user_graphs import small_user_graph
 
 QUICK = {"method": "canet", "epochs": 3, "hidden": 8, "device": "cpu", "verbose": 0}
@@ -29,10 +29,10 @@ def light(data: Data) -> GraphData:
 @pytest.mark.parametrize("form", [Data.clone, light])
 def test_the_same_graph_is_checked_once(form: Callable[[Data], Any]) -> None:
     data = form(small_user_graph())
-    first = prepare_graph(data)
-    assert prepare_graph(data) is first
-    assert prepare_graph(data, undirected=True) is not first
-    assert prepare_graph(form(small_user_graph())) is not first
+    first = checked_graph(data)
+    assert checked_graph(data) is first
+    assert checked_graph(data, undirected=True) is not first
+    assert checked_graph(form(small_user_graph())) is not first
 
 
 def replace_x(data: Data) -> None:
@@ -60,37 +60,36 @@ def test_a_graph_that_was_changed_is_checked_again(change: Callable[[Data], None
     data = small_user_graph()
     if change is change_sparse:
         data.x = data.x.to_sparse_csr()
-    first = prepare_graph(data)
+    first = checked_graph(data)
     change(data)
-    again = prepare_graph(data)
+    again = checked_graph(data)
     assert again is not first
-    fresh = prepare_graph(Data(**data.to_dict())).user_graph
-    assert again.user_graph.x.to_dense().equal(fresh.x.to_dense())
-    assert again.user_graph.edge_index.equal(fresh.edge_index)
+    fresh = checked_graph(Data(**data.to_dict()))
+    assert again.x.to_dense().equal(fresh.x.to_dense())
+    assert again.edge_index.equal(fresh.edge_index)
 
 
 def test_a_change_that_makes_a_graph_unusable_is_found() -> None:
     data = small_user_graph()
-    prepare_graph(data)
+    checked_graph(data)
     data.x[0, 0] = torch.nan
     with pytest.raises(InputError, match="NaN"):
-        prepare_graph(data)
+        checked_graph(data)
 
 
 def test_arrays_of_numpy_are_read_again_each_time() -> None:
     data = small_user_graph()
     data.x = data.x.numpy()
-    first = prepare_graph(data).user_graph.x.clone()
+    first = checked_graph(data).x.clone()
     data.x += 1
-    assert not prepare_graph(data).user_graph.x.equal(first)
+    assert not checked_graph(data).x.equal(first)
 
 
 def test_a_prepared_graph_is_released_with_the_graph() -> None:
     data = small_user_graph()
-    kept = ref(prepare_graph(data))
+    kept = ref(PreparedGraph.of(checked_graph(data)))
     assert kept() is not None
     del data
-    gc.collect()
     assert kept() is None
 
 
@@ -102,8 +101,8 @@ def test_prediction_after_fit_prepares_nothing(monkeypatch: pytest.MonkeyPatch) 
     def never(*args: Any) -> None:
         raise AssertionError("prepared again")
 
-    for name in ("read_user_graph", "Graph"):
-        monkeypatch.setattr(f"canet.reading.prepared.{name}", never)
+    for name in ("data.graph.check_graph", "reading.prepared.Graph"):
+        monkeypatch.setattr(f"canet.{name}", never)
     assert np.array_equal(model.predict_proba(data), expected)
     model.score(data)
     model.embed(data, nodes=[0, 1])
@@ -123,7 +122,7 @@ def test_edges_are_pinned_once_for_all_models(monkeypatch: pytest.MonkeyPatch) -
     copies: list[torch.Tensor] = []
     monkeypatch.setattr(prepared, "has_room", lambda size, device: device.type == "cpu" or size < 0)
     monkeypatch.setattr(prepared, "pinned", lambda col: copies.append(col) or col)
-    graph = prepare_graph(small_user_graph())
+    graph = PreparedGraph.of(checked_graph(small_user_graph()))
     monkeypatch.setattr(prepared, "BYTES_PER_NODE", -1)
     for _ in range(2):
         graph.graph_to_draw([Operator("sum")], torch.device("cuda"))

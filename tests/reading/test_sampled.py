@@ -10,10 +10,11 @@ import torch
 
 import canet
 from canet import GraphStore, NodeClassifier
-from canet.diagnosis import graph, sampled
+from canet.diagnosis import graph
 from canet.diagnosis.graph import read_graph
 from canet.models import auto
 from canet.models.portfolio import Recipe
+from canet.reading import sampled
 from canet.reading.prepared import PreparedGraph
 from tests.support.stores import NUM_NODES, never_load, write_store
 
@@ -70,7 +71,7 @@ def test_a_part_has_some_nodes_with_their_degrees(
 
 def test_sums_over_drawn_neighbours_are_correct_on_average(tmp_path: Path) -> None:
     store = write_store(tmp_path / "store", weighted=True)
-    whole = PreparedGraph(canet.data.graph.read_user_graph(store.open()))
+    whole = PreparedGraph(canet.data.graph.check_graph(store.open()))
     nodes = torch.arange(10)
     part, ids = sampled.sampled_part(whole, nodes, nodes, 1)
     edges, weight = part.user_graph.edge_index, part.user_graph.edge_weight

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import canet
-from canet.data.graph import UserGraph
+from canet.data.graph import Graph
 from canet.data.task import ShiftTask
 from canet.methods import METHODS
 from canet.methods.base import Scaling
@@ -23,6 +23,8 @@ from canet.reading.prepared import PreparedGraph
 from canet.reading.scaling import prepare_features
 from canet.settings import override
 from canet.training import Trainer
+from tests.support.data_of import data_of
+from tests.support.small_task import with_columns
 from tests.support.tiny import (
     NUM_ID,
     NUM_NODES,
@@ -133,7 +135,7 @@ def trainer(task: ShiftTask, how: str, name: str = "erm", **changes: object) -> 
 
 
 def with_x(task: ShiftTask, x: Tensor) -> ShiftTask:
-    data = task.data.clone()
+    data = data_of(task)
     data.x = x
     return replace(task, data=data)
 
@@ -152,9 +154,10 @@ def test_nodes_that_are_not_of_the_training_graph_change_no_bit_of_training(
 
 def test_nodes_of_another_given_graph_change_no_bit_of_training() -> None:
     task = tiny_task()
-    task.data.batch = (torch.arange(NUM_NODES) >= NUM_ID).long()
     inside = task.data.edge_index < NUM_ID
-    task.data.edge_index = task.data.edge_index[:, inside[0] == inside[1]]
+    edges = task.data.edge_index[:, inside[0] == inside[1]]
+    batch = (torch.arange(NUM_NODES) >= NUM_ID).long()
+    task = with_columns(task, edge_index=edges, batch=batch)
     honest = trainer(task, "standardised").run(0)
     garbled = trainer(with_other_test_nodes(task), "standardised").run(0)
     assert same_bits(weights(honest), weights(garbled))
@@ -221,11 +224,11 @@ def test_a_new_graph_is_prepared_by_its_own_statistics(how: str, numbered: bool)
     x = 5 + 3 * task.data.x[:20]
     graph = torch.arange(20) % 2 if numbered else None
     edges = torch.randint(20, (2, 60), generator=torch.Generator().manual_seed(1))
-    own = UserGraph(x, edges, graph)
+    own = Graph(x, edges, batch=graph)
     prepared = slow(x, torch.zeros(20) if graph is None else graph, how)
-    expected = read(plain, PreparedGraph(UserGraph(prepared, edges, graph))).logits
+    expected = read(plain, PreparedGraph(Graph(prepared, edges, batch=graph))).logits
     given, nodes = PreparedGraph(own), torch.tensor([3, 17])
-    other = PreparedGraph(UserGraph(torch.zeros_like(x), edges, graph))
+    other = PreparedGraph(Graph(torch.zeros_like(x), edges, batch=graph))
     for found in (read(method, given).logits, read(method, other, x=x).logits):
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
     found = read(method, given, nodes).logits

@@ -7,7 +7,6 @@ import torch
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, roc_auc_score
 from torch import Tensor
 
-from canet.data.graph_data import GraphData
 from canet.scoring.metrics import METRICS
 from tests.support.tiny import tiny_task
 
@@ -53,7 +52,7 @@ def test_average_precision_is_that_of_the_class_which_is_rarer_in_training() -> 
     logits, y = draw(3, task.num_nodes, 2)
     y[task.train] = (torch.arange(task.train.numel()) % 4 == 0).long()  # class 1 is rare
     y[task.valid] = (torch.arange(task.valid.numel()) % 4 > 0).long()  # but not here
-    task = replace(task, data=GraphData(**task.data.to_dict() | {"y": y}))
+    task = replace(task, data=replace(task.data, y=y))
     nodes = task.valid
     expected = average_precision_score(y[nodes], logits[nodes, 1] - logits[nodes, 0])
     assert float(task.scorer(logits[nodes], y[nodes])) == pytest.approx(expected)

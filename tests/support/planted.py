@@ -13,7 +13,7 @@ from scipy.special import softmax
 from torch import Tensor
 from torch_geometric.data import Data
 
-from canet.data.graph import read_user_graph
+from canet.data.graph import check_graph
 from canet.data.graph_files.encoding import Roles
 from canet.diagnosis.context import Context
 from canet.diagnosis.graph import read_graph
@@ -94,7 +94,7 @@ class Planted:
 
     def prepare(self, data: Data) -> Reader:
         self.prepared += 1
-        graph = read_user_graph(data, undirected=bool(self.undirected))
+        graph = check_graph(data, undirected=bool(self.undirected))
         return Reader(PlantedModel(self.rule, self.posteriors), PreparedGraph(graph))
 
 

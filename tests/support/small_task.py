@@ -50,12 +50,12 @@ def small_task(**changes: Any) -> ShiftTask:
 
 def with_columns(task: ShiftTask, **columns: torch.Tensor) -> ShiftTask:
     """The task with other columns of its nodes."""
-    return replace(task, data=GraphData(**task.data.to_dict() | columns), checked=True)
+    return replace(task, data=replace(task.data, **columns), checked=True)
 
 
 def with_garbage(task: ShiftTask, nodes: torch.Tensor, unknown: torch.Tensor) -> ShiftTask:
     """Replace features and edges of some nodes, and the labels of these and of `unknown` nodes."""
-    x, y, edges = (task.data[name].clone() for name in ("x", "y", "edge_index"))
+    x, y, edges = (task.data.get(name).clone() for name in ("x", "y", "edge_index"))
     x[nodes] = torch.randn(len(nodes), x.shape[1]) * 100
     for changed in (nodes, unknown):
         y[changed] = y[changed].flip(0)

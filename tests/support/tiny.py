@@ -9,6 +9,7 @@ from torch_geometric.data import Data
 
 from canet.data.task import ShiftTask
 from canet.methods import InterventionSettings
+from tests.support.data_of import data_of
 
 NUM_NODES, NUM_ID = 60, 40
 QUICK = InterventionSettings(hidden=8, epochs=30, learning_rate=0.02)
@@ -51,7 +52,7 @@ def tiny_task(
 def disconnected_task() -> ShiftTask:
     """The tiny task without edges between its in-distribution nodes and the others."""
     task = tiny_task()
-    data = task.data.clone()
+    data = data_of(task)
     inside = data.edge_index < NUM_ID
     data.edge_index = data.edge_index[:, inside[0] == inside[1]]
     return replace(task, data=data)
@@ -60,7 +61,7 @@ def disconnected_task() -> ShiftTask:
 def with_other_test_nodes(task: ShiftTask) -> ShiftTask:
     """Random labels for all test nodes, and random features and edges for shifted ones."""
     random = torch.Generator().manual_seed(5)
-    data = task.data.clone()
+    data = data_of(task)
     for nodes in (task.test_id, *task.test_ood.values()):
         data.y[nodes] = (data.y[nodes] + 1) % task.num_classes
     data.x = data.x.clone()

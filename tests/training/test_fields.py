@@ -9,6 +9,7 @@ from canet.methods import BACKBONES, METHODS, Batch
 from canet.nn import Graph, SparseMatrix
 from canet.training.fields import TaskFields
 from canet.util.sparse import components
+from tests.support.data_of import data_of
 from tests.support.tiny import NUM_ID, NUM_NODES, tiny_task
 
 CPU = torch.device("cpu")
@@ -28,7 +29,7 @@ def fields_of(task: ShiftTask) -> TaskFields:
 
 def numbered(task: ShiftTask) -> ShiftTask:
     """The task with the node's number as its only feature."""
-    data = task.data.clone()
+    data = data_of(task)
     data.x = torch.arange(float(NUM_NODES))[:, None]
     return replace(task, data=data)
 
@@ -53,7 +54,7 @@ def test_batch_reads_exactly_the_nodes_that_reach_its_split(inductive: bool) -> 
     fields = fields_of(task)
     for split, nodes in task.splits().items():
         shifted = split.startswith("ood/")
-        edges = task.data.edge_index if shifted else task.training_edges()[0]
+        edges = task.data.edge_index if shifted else task.training_graph().edge_index
         read = nodes_in(fields.batch(split))
         assert len(read) == len(set(read))
         assert set(read) == reach(edges, nodes, LAYERS)
@@ -88,7 +89,7 @@ def test_prediction_from_a_batch_is_that_from_the_whole_graph(
 
 def test_only_training_nodes_carry_environments_and_they_count_from_zero() -> None:
     task = tiny_task()
-    data = task.data.clone()
+    data = data_of(task)
     data.environment = 3 + 2 * data.environment
     fields = fields_of(replace(task, data=data))
     environment = fields.batch("train").environment
@@ -112,7 +113,7 @@ def test_view_shows_only_what_exists_at_training_time() -> None:
 
 def in_graphs(task: ShiftTask) -> ShiftTask:
     """The task with graphs of twenty nodes each, and no edges between them."""
-    data = task.data.clone()
+    data = data_of(task)
     data.batch = torch.arange(NUM_NODES) // 20
     inside = data.batch[data.edge_index]
     data.edge_index = data.edge_index[:, inside[0] == inside[1]][:, ::4]

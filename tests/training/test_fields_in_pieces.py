@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from canet.data.graph import check_graph
 from canet.data.graph_store import GraphStore
 from canet.data.task import ShiftTask
 from canet.data.task_file import load_store_task
@@ -16,7 +17,7 @@ from canet.errors import InputError
 from canet.methods import Batch, get_method
 from canet.nn import Operator, SparseMatrix
 from canet.reading import pieces, rows
-from canet.reading.prepared import prepare_graph
+from canet.reading.prepared import PreparedGraph
 from canet.training import Trainer
 from canet.training import fields as fields_module
 from tests.support.gpu import needs_gpu
@@ -191,7 +192,7 @@ def test_a_method_that_needs_all_edges_is_rejected(tmp_path: Path) -> None:
 
 
 def test_models_share_the_edges_of_a_store(tmp_path: Path) -> None:
-    prepared: Any = prepare_graph(write_store(tmp_path / "store").open())
+    prepared: Any = PreparedGraph.of(check_graph(write_store(tmp_path / "store").open()))
     graphs = [prepared.graph([Operator(kind)], torch.device("cpu")) for kind in ("mean", "graph")]
     assert graphs[0]._neighbours["along"].col is graphs[1]._neighbours["along"].col
 

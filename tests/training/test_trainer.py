@@ -21,6 +21,7 @@ from canet.store.run_folder import WEIGHTS, read_checkpoint
 from canet.store.tensors import without_prefix
 from canet.training import Trainer, loop, trainer
 from canet.util.torch_state import fast_products, limited_threads
+from tests.support.data_of import data_of
 from tests.support.tiny import NUM_NODES, QUICK, tiny_task, with_other_test_nodes
 from tests.support.trainers import Killed, kill_at, make, run_until, same_bits, same_run, weights
 
@@ -29,7 +30,7 @@ plain_and_canet = pytest.mark.parametrize("name", ["erm", "canet"])
 
 
 def with_data(task: ShiftTask, **changed: Tensor) -> ShiftTask:
-    data = task.data.clone()
+    data = data_of(task)
     for name, tensor in changed.items():
         data[name] = tensor
     return replace(task, data=data)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from canet.data.task import ShiftTask
 from canet.methods.base import ModelSettings
-from canet.reading.columns import MAX_NUMBERS
+from canet.reading import columns
 from canet.reading.prepared import PreparedGraph, task_graph
 from canet.settings import setting
 from canet.training.fields import hides_shifted_nodes
@@ -34,7 +34,7 @@ def training_rows(task: ShiftTask, name: str, width: int, most: int) -> Tensor:
 
     The sample has at most `most` nodes, and few enough for their columns to fit into memory.
     """
-    nodes = task.sampled(task.train, min(most, MAX_NUMBERS // width))
+    nodes = task.sampled(task.train, min(most, columns.MAX_NUMBERS // width))
     if nodes is not task.train:
         say(f"{name}: training on a random sample of {nodes.numel():,} nodes")
     return nodes

@@ -61,7 +61,7 @@ def test_each_feature_set_can_be_loaded(name: str, small_root: Path) -> None:
 def test_an_inductive_task_hides_edges(small_root: Path) -> None:
     task = load_task("arxiv", small_root, inductive=True)
     assert task.inductive
-    assert 0 < task.training_edges()[0].shape[1] < task.data.edge_index.shape[1]
+    assert 0 < task.training_graph().num_edges < task.data.num_edges
 
 
 @pytest.mark.parametrize(
@@ -131,6 +131,6 @@ def test_real_files_have_the_published_statistics(name: str, data_root: Path) ->
     assert task.num_classes == classes
     if name not in ("cora", "citeseer", "pubmed"):  # their papers count duplicates and self-loops
         directions = 2 if described.domains > 1 else 1
-        assert task.num_edges == edges * described.domains * directions
+        assert task.data.num_edges == edges * described.domains * directions
     assert sum(described.splits.values()) == int((task.data.y >= 0).sum())
     assert tuple(split for split in described.splits if "ood/" in split) == DATASETS[name].ood_sets

@@ -12,6 +12,7 @@ from canet.data.benchmarks.dataset import Request
 from canet.data.benchmarks.files import RawFiles
 from canet.data.benchmarks.transfer import TransferDataset, split_by_class
 from canet.training import Trainer
+from tests.support.data_of import data_of
 
 SIZES = {"north": 20, "east": 30, "south": 10}
 REAL = ["airports", "webkb", "fb100", "election", "roads"]
@@ -81,7 +82,7 @@ def test_the_split_depends_on_the_data_seed() -> None:
 @pytest.mark.parametrize("what", ["labels", "other graphs"])
 def test_training_does_not_see_test_labels_or_other_graphs(what: str) -> None:
     task = make("east")
-    data = task.data.clone()
+    data = data_of(task)
     if what == "labels":
         test = torch.cat([task.test_id, *task.test_ood.values()])
         data.y[test] = 1 - data.y[test]
@@ -108,7 +109,7 @@ def test_published_tasks_train_only_on_the_graph_of_the_protocol(
     assert source.equal(target)
     inside = torch.cat([task.train, task.valid, task.test_id])
     assert inside.unique().equal((task.in_distribution & (task.data.y >= 0)).nonzero().flatten())
-    assert task.data.is_undirected() == (name != "roads")
+    assert data_of(task).is_undirected() == (name != "roads")
     assert not task.data.has_self_loops()
     for nodes in task.test_ood.values():
         assert task.data.batch[nodes].unique().numel() == 1

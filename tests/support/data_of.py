@@ -1,0 +1,11 @@
+"""The graph of a task as a PyG `Data` that a test may change."""
+
+from __future__ import annotations
+
+from torch_geometric.data import Data
+
+from canet.data.task import ShiftTask
+
+
+def data_of(task: ShiftTask) -> Data:
+    return Data(**task.data.columns()).clone()
