@@ -24,6 +24,7 @@ from canet.methods.erm import ERM
 from canet.nn import Graph
 from canet.training.fields import TaskFields
 from tests.support.precision import double_precision
+from tests.support.small_task import with_columns
 from tests.support.tiny import tiny_task
 
 CPU = torch.device("cpu")
@@ -37,7 +38,7 @@ def make(
     """A prepared method and the training batch of the tiny task, in double precision."""
     chosen = {"hidden": 4, "dropout": 0.0, "edits_per_node": 2, **settings}
     task = tiny_task(inductive=inductive, sparse=sparse)
-    task.data.x = task.data.x.double()
+    task = with_columns(task, x=task.data.x.double())
     method = EERM(EERMSettings(**chosen), backbone, task.num_features, task.num_classes)
     fields = TaskFields(task, method.model.operators, method.model.num_layers, CPU)
     method.prepare(fields.view())

@@ -32,6 +32,7 @@ from canet.reading.prepared import PreparedGraph
 from canet.settings import override
 from canet.training import Trainer
 from tests.support.data_of import data_of
+from tests.support.small_task import with_columns
 from tests.support.tiny import tiny_task
 from tests.support.trainers import make, run_until, same_run
 
@@ -317,7 +318,7 @@ def test_a_result_names_the_shifted_columns(method: str) -> None:
 )
 def test_features_without_groups_are_rejected(x: Tensor) -> None:
     task = tiny_task()
-    task.data.x = x
+    task = with_columns(task, x=x)
     settings = CaNetSettings(hidden=8, epochs=2, interventions="inferred", num_groups=3)
     with pytest.raises(CanetError, match="interventions=none"):
         Trainer(task, "canet", "gcn", settings, "cpu").run(0)

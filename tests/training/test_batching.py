@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +15,7 @@ from canet.models import Options
 from canet.models.base import OutOfTime
 from canet.models.network import Network
 from canet.training import Trainer
+from tests.support.small_task import with_columns
 from tests.support.tiny import tiny_task
 from tests.support.trainers import make
 from tests.support.user_graphs import rare_class_graph
@@ -78,11 +77,9 @@ def test_a_deadline_ends_training_before_the_next_batch(monkeypatch: pytest.Monk
 def test_sparse_features_train_as_dense_ones(scaling: str) -> None:
     settings: dict[str, Any] = {"epochs": 4, "batch_size": 5, "fanout": "3,2", "dropout": 0.0}
     task = tiny_task(sparse=True)
-    other = copy(task.data)
-    other.x = task.data.x.to_dense()
     sparse, dense = (
         make(one, "erm", scaling=scaling, **settings).run()
-        for one in (task, replace(task, data=other))
+        for one in (task, with_columns(task, x=task.data.x.to_dense()))
     )
     assert sparse.history["loss"] == pytest.approx(dense.history["loss"], abs=1e-4)
 

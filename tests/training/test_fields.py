@@ -9,7 +9,7 @@ from canet.methods import BACKBONES, METHODS, Batch
 from canet.nn import Graph, SparseMatrix
 from canet.training.fields import TaskFields
 from canet.util.sparse import components
-from tests.support.data_of import data_of
+from tests.support.small_task import with_columns
 from tests.support.tiny import NUM_ID, NUM_NODES, tiny_task
 
 CPU = torch.device("cpu")
@@ -29,9 +29,7 @@ def fields_of(task: ShiftTask) -> TaskFields:
 
 def numbered(task: ShiftTask) -> ShiftTask:
     """The task with the node's number as its only feature."""
-    data = data_of(task)
-    data.x = torch.arange(float(NUM_NODES))[:, None]
-    return replace(task, data=data)
+    return with_columns(task, x=torch.arange(float(NUM_NODES))[:, None])
 
 
 def nodes_in(batch: Batch) -> list[int]:
@@ -89,9 +87,8 @@ def test_prediction_from_a_batch_is_that_from_the_whole_graph(
 
 def test_only_training_nodes_carry_environments_and_they_count_from_zero() -> None:
     task = tiny_task()
-    data = data_of(task)
-    data.environment = 3 + 2 * data.environment
-    fields = fields_of(replace(task, data=data))
+    task = with_columns(task, environment=3 + 2 * task.data.environment)
+    fields = fields_of(task)
     environment = fields.batch("train").environment
     ids = task.training_environments()
     assert environment is not None
@@ -113,18 +110,16 @@ def test_view_shows_only_what_exists_at_training_time() -> None:
 
 def in_graphs(task: ShiftTask) -> ShiftTask:
     """The task with graphs of twenty nodes each, and no edges between them."""
-    data = data_of(task)
-    data.batch = torch.arange(NUM_NODES) // 20
-    inside = data.batch[data.edge_index]
-    data.edge_index = data.edge_index[:, inside[0] == inside[1]][:, ::4]
-    return replace(task, data=data)
+    batch, edges = torch.arange(NUM_NODES) // 20, task.data.edge_index
+    inside = batch[edges]
+    return with_columns(task, batch=batch, edge_index=edges[:, inside[0] == inside[1]][:, ::4])
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["components", "given"])
 def test_whole_graphs_are_components_or_given_by_the_task(given: bool) -> None:
     task = numbered(in_graphs(tiny_task()))
     if not given:
-        del task.data.batch
+        task = with_columns(task, batch=None)
     operators = method_for(task, backbone="transformer").model.operators
     read = set(nodes_in(TaskFields(task, operators, LAYERS, CPU).batch("train")))
     graph = task.data.batch if given else components(task.data.edge_index, NUM_NODES)
@@ -134,7 +129,7 @@ def test_whole_graphs_are_components_or_given_by_the_task(given: bool) -> None:
 
 def test_hidden_nodes_are_alone_in_their_graphs_at_training_time() -> None:
     task = numbered(in_graphs(tiny_task(inductive=True)))
-    task.data.batch = torch.zeros(NUM_NODES, dtype=torch.long)
+    task = with_columns(task, batch=torch.zeros(NUM_NODES, dtype=torch.long))
     operators = method_for(task, backbone="transformer").model.operators
     fields = TaskFields(task, operators, LAYERS, CPU)
     assert sorted(nodes_in(fields.batch("train"))) == list(range(NUM_ID))

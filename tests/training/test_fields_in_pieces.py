@@ -167,7 +167,7 @@ def test_a_store_without_batches_is_read_into_memory(tmp_path: Path) -> None:
     stored, loaded = both(tmp_path)
     runs = [make(task, "erm", epochs=3).run() for task in (stored, loaded)]
     assert runs[0].history == runs[1].history
-    assert "csr" not in make(stored, "erm", epochs=3).task.data
+    assert not make(stored, "erm", epochs=3).task.data.is_on_disk
 
 
 def test_a_batch_of_all_training_nodes_leaves_the_store_on_disk(

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch_geometric.data import Data
+from torch_geometric.utils import contains_self_loops, is_undirected
 
 from canet.data import DATASETS, ShiftTask
 from canet.data.benchmarks.dataset import Request
@@ -109,8 +110,8 @@ def test_published_tasks_train_only_on_the_graph_of_the_protocol(
     assert source.equal(target)
     inside = torch.cat([task.train, task.valid, task.test_id])
     assert inside.unique().equal((task.in_distribution & (task.data.y >= 0)).nonzero().flatten())
-    assert data_of(task).is_undirected() == (name != "roads")
-    assert not task.data.has_self_loops()
+    assert is_undirected(task.data.edge_index) == (name != "roads")
+    assert not contains_self_loops(task.data.edge_index)
     for nodes in task.test_ood.values():
         assert task.data.batch[nodes].unique().numel() == 1
         assert task.data.y[nodes].unique().numel() == task.num_classes
