@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from canet.data.graph_data import GraphData, is_graph
+from canet.data.graph import is_graph
+from canet.data.graph_data import GraphData
 
 
 def test_columns_are_accessed_as_in_pyg() -> None:

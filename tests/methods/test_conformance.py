@@ -99,7 +99,7 @@ def test_sparse_features_train_like_dense_ones(name: str, backbone: str) -> None
 
 def test_task_is_not_changed(name: str, backbone: str) -> None:
     task, untouched = trained(name, backbone)[0].task, tiny_task()
-    assert all(task.data.get(n).equal(c) for n, c in untouched.data.columns().items())
+    assert all(task.data.get(n).equal(c) for n, c in untouched.data.to_dict().items())
     assert all(nodes.equal(untouched.splits()[key]) for key, nodes in task.splits().items())
 
 

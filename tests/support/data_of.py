@@ -8,4 +8,4 @@ from canet.data.task import ShiftTask
 
 
 def data_of(task: ShiftTask) -> Data:
-    return Data(**task.data.columns()).clone()
+    return Data(**task.data.to_dict()).clone()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -21,11 +22,10 @@ from canet.data.checks import (
     check_nodes,
     is_one_way,
 )
-from canet.data.graph_data import MASKS, GraphObject, is_graph
+from canet.data.graph_data import MASKS, GraphData, GraphObject
 from canet.data.graph_store.store import GraphStore
 from canet.data.labels import Labels, check_labels
 from canet.errors import InputError, warn_user
-from canet.nn.sampling import draw_neighbours
 from canet.util.sparse import Csr, components, from_scipy, select_rows, unique_edges
 
 MAX_NONZERO_SHARE = 0.1
@@ -79,14 +79,17 @@ class Graph:
         if self.store is not None and "x" not in columns:
             vars(self).update(x=self.store.x, csr=self.store.csr)
 
-    def columns(self) -> dict[str, Any]:
+    def __contains__(self, name: str) -> bool:
+        return getattr(self, name, None) is not None
+
+    def to_dict(self) -> dict[str, Any]:
         """Return the columns that the graph has, by name."""
         named = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
         return {name: column for name, column in named.items() if column is not None}
 
     def get(self, name: str, default: object = None) -> Any:
         """Return a column by name, as from a PyG `Data`."""
-        return self.columns().get(name, default)
+        return self.to_dict().get(name, default)
 
     @property
     def num_nodes(self) -> int:
@@ -168,8 +171,7 @@ class Graph:
         if self.csr is None:
             assert self.edge_index is not None
             return self.edge_index
-        drawn = draw_neighbours(self.csr.rowptr, nodes, -1)
-        return torch.stack([self.csr.col[drawn.entry].long(), nodes[drawn.row]])
+        return self.csr.edges_into(nodes)
 
     def rows(self, nodes: object, name: str = "nodes") -> Tensor:
         """Return the rows of nodes; arguments as for `check_nodes`."""
@@ -196,6 +198,12 @@ class Graph:
             rows = np.flatnonzero(np.isin(part, wanted))
             found |= dict(zip(map(str, part[rows].tolist()), (first + rows).tolist(), strict=True))
         return found
+
+
+def is_graph(data: object) -> TypeGuard[GraphObject]:
+    """Whether `data` is a graph; PyG is not imported for the check."""
+    pyg = sys.modules.get("torch_geometric.data")
+    return isinstance(data, GraphData | Graph) or (pyg is not None and isinstance(data, pyg.Data))
 
 
 _checked: WeakIdKeyDictionary = WeakIdKeyDictionary()

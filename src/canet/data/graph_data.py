@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,9 +64,3 @@ NodeSet: TypeAlias = "Tensor | np.ndarray | Sequence[int] | Sequence[bool] | Seq
 """Rows or names of nodes $[n]$, or a mask $[N]$."""
 Column: TypeAlias = "Tensor | np.ndarray | Sequence[Any]"
 """A value for each node $[N]$."""
-
-
-def is_graph(data: object) -> TypeGuard[GraphObject]:
-    """Whether `data` is a graph; PyG is not imported for the check."""
-    pyg = sys.modules.get("torch_geometric.data")
-    return isinstance(data, GraphData) or (pyg is not None and isinstance(data, pyg.Data))

@@ -166,7 +166,7 @@ class ShiftTask:
     def digest(self) -> DataDigest:
         """Digest of graph, features, labels and splits; computed once."""
         about = self.metric, self.environments, self.same_bits
-        return digest_parts(self.data.columns(), self.splits(), self.in_distribution, *about)
+        return digest_parts(self.data.to_dict(), self.splits(), self.in_distribution, *about)
 
     @property
     def has_environments(self) -> bool:

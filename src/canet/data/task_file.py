@@ -38,7 +38,7 @@ def comparison_task(
 
 def write_task(folder: Path, task: ShiftTask) -> None:
     """Write a task to a folder, for `read_task`."""
-    columns = task.data.columns()
+    columns = task.data.to_dict()
     splits = {"train_mask": task.train, "val_mask": task.valid, "test_mask": task.test_ood[TEST]}
     for name, nodes in splits.items():
         columns[name] = torch.zeros(task.num_nodes, dtype=torch.bool)

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from canet.data.graph import check_both_ways, checked_graph, match_classes
-from canet.data.graph_data import Column, GraphLike, GraphObject, NodeSet, is_graph
+from canet.data.graph import check_both_ways, checked_graph, is_graph, match_classes
+from canet.data.graph_data import Column, GraphLike, GraphObject, NodeSet
 from canet.data.graph_files import ReadOptions, read_columns
 from canet.data.graph_files.encoding import Encoding, Roles
 from canet.errors import InputError, warn_user

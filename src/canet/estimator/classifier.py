@@ -16,7 +16,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from canet.data.graph_data import Column, GraphLike, NodeSet, is_graph
+from canet.data.graph import is_graph
+from canet.data.graph_data import Column, GraphLike, NodeSet
 from canet.data.graph_files.encoding import Encoding
 from canet.data.task import ShiftTask
 from canet.data.user_task import warn_scales

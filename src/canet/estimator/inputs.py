@@ -12,8 +12,15 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
 from canet.data.checks import check_columns
-from canet.data.graph import Graph, check_both_ways, check_graph, checked_graph, warn_one_way
-from canet.data.graph_data import GraphLike, GraphObject, is_graph
+from canet.data.graph import (
+    Graph,
+    check_both_ways,
+    check_graph,
+    checked_graph,
+    is_graph,
+    warn_one_way,
+)
+from canet.data.graph_data import GraphLike, GraphObject
 from canet.data.graph_files import ReadOptions, Roles, read_columns, read_graph
 from canet.data.task import ShiftTask
 from canet.data.user_task import UserTask, user_task

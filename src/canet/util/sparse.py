@@ -40,6 +40,16 @@ class Csr(NamedTuple):
         degree = self.rowptr[nodes + 1] - self.rowptr[nodes]
         return degree if self.loops is None else degree + (self.loops[nodes] > 0)
 
+    def edges_into(self, nodes: Tensor) -> Tensor:
+        """Return the edges $[2, m]$ (source, target) into some nodes, without self-loops."""
+        begin = self.rowptr[nodes]
+        count = self.rowptr[nodes + 1] - begin
+        row = torch.arange(nodes.numel(), device=nodes.device).repeat_interleave(count)
+        entry = (
+            torch.arange(row.numel(), device=nodes.device) + (begin - count.cumsum(0) + count)[row]
+        )
+        return torch.stack([self.col[entry].long(), nodes[row]])
+
     def within(self, group: Tensor) -> Csr:
         """Return the edges between nodes of the same group $[N]$; large arrays are in files."""
         rowptr, num_nodes, first, end = self.rowptr, group.numel(), 0, 0
