@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from canet.data import load_task
-from canet.data.task_file import comparison_task, read_task, write_task
+from canet.runs.comparison import comparison_task, read_comparison, read_task, write_task
 from canet.runs.user_graph import applicable_methods
 from tests.support.commands import call
 from tests.support.user_graphs import rare_class_graph
@@ -22,11 +21,12 @@ def test_a_task_file_gives_the_same_task(tmp_path: Path) -> None:
     data = rare_class_graph(200, share=0.3)
     data.time = np.arange(200)
     data.edge_weight = torch.rand(data.num_edges)
+    data.environment = np.array(["north", "south", None])[np.arange(200) % 3]
     task = comparison_task(data, "roc_auc", undirected=True)
     write_task(tmp_path, task)
-    for again in (read_task(tmp_path), load_task("user-graph", tmp_path)):
-        assert again.digest == task.digest
-        assert again.metric == "roc_auc"
+    again = read_task(tmp_path)
+    assert again.digest == task.digest
+    assert again.metric == "roc_auc"
     (test,) = task.test_ood.values()
     assert test.tolist() == list(range(160, 200))  # the latest fifth
     assert task.valid.min() > task.train.max()
@@ -42,8 +42,10 @@ def test_a_given_test_set_is_kept() -> None:
 
 def test_methods_are_those_that_the_graph_allows() -> None:
     data = rare_class_graph(200, share=0.3)
-    assert "irm" not in applicable_methods(comparison_task(data))
-    assert "eerm" in applicable_methods(comparison_task(data))
+    found = applicable_methods(comparison_task(data))
+    assert found[:2] == ["linear", "trees"]
+    assert "eerm" in found
+    assert not {"auto", "irm"} & {*found}
     data.environment = np.arange(200) % 2
     data.edge_weight = torch.rand(data.num_edges)
     found = applicable_methods(comparison_task(data))
@@ -61,11 +63,24 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 COMMAND = ("graph", "--label", "topic", "--undirected", "--epochs", 3, "--device", "cpu")
 
 
+def test_statistics_of_columns_leave_the_test_nodes_out(tmp_path: Path) -> None:
+    folder = write_users(tmp_path / "graph", 90, 0)
+    before = read_comparison(folder, label="topic", undirected=True)
+    header, *rows = (folder / "nodes.csv").read_text().splitlines()
+    for row in before.test_ood["test"].tolist():
+        name, _, _, topic, month = rows[row].split(",")
+        rows[row] = f"{name},9999,Rome,{topic},{month}"
+    (folder / "nodes.csv").write_text("\n".join([header, *rows]))
+    after = read_comparison(folder, label="topic", undirected=True)
+    assert after.data.x[after.train].equal(before.data.x[before.train])
+
+
 def test_compare_prints_a_table_and_writes_a_report(place: Path) -> None:
-    words = ("compare", *COMMAND, "--methods", "ERM,canet", "--backbones", "gcn,sage", "--seeds", 2)
+    words = ("compare", *COMMAND, "--environment", "city", "--methods", "ERM,linear,canet")
+    words += ("--backbones", "gcn,sage", "--seeds", "2")
     answer = call(place, *words, "--set", "hidden=8", "--set", "tau=2")
     assert answer.code == 0
-    for name in ("erm-gcn", "erm-sage", "canet-gcn", "canet-sage", "report.html"):
+    for name in ("erm-gcn", "erm-sage", "canet-gcn", "canet-sage", "linear", "report.html"):
         assert name in answer.out
     page = (place / "comparison" / "report.html").read_text()
     assert "CaNet" in page
@@ -74,8 +89,8 @@ def test_compare_prints_a_table_and_writes_a_report(place: Path) -> None:
     means = [one["scores"]["test_ood"]["test"]["mean"] for one in content]
     assert means == sorted(means, reverse=True)
     assert all(len(one["seeds"]) == 2 for one in content)
-    again = json.loads(call(place, "evaluate", "comparison", "--json").out)
-    assert len(again) == 4
+    again = call(place, "evaluate", "comparison", "--json").content
+    assert len(again) == 5
     assert not any("differences" in one for one in again)
 
 

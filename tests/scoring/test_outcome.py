@@ -84,10 +84,13 @@ def test_unseen_classes_are_a_warning_and_an_error_for_rankings(tmp_path: Path) 
     store = write_store(tmp_path / "store", num_classes=2)
     new = relabelled(store, tmp_path / "new")
     model = NodeClassifier("erm", "sage", device="cpu", metric="roc_auc", **BATCHES).fit(store)
-    for score in (model.score, lambda data: write_predictions(model, data, tmp_path / "p.csv")):
-        with pytest.raises(InputError, match="third class"):
-            score(new)
-    assert not (tmp_path / "p.csv").exists()
+    with pytest.raises(InputError, match="third class"):
+        model.score(new)
+    with pytest.warns(InputWarning, match="third class"):
+        found = write_predictions(model, new, tmp_path / "p.csv", recall_at=5)
+    assert (found["score"], found["baseline"]) == (None, None)
+    assert found["recall_at_k"]["recall"] > 0
+    assert len((tmp_path / "p.csv").read_text().splitlines()) == 1 + new.num_nodes
     model.metric = "accuracy"
     with pytest.warns(InputWarning, match="19 nodes"):
         model.score(new)

@@ -11,8 +11,8 @@ import torch
 
 from canet.data.graph import check_graph
 from canet.data.graph_store import GraphStore
+from canet.data.store_task import load_store_task
 from canet.data.task import ShiftTask
-from canet.data.task_file import load_store_task
 from canet.errors import InputError
 from canet.methods import Batch, get_method
 from canet.nn import Operator, SparseMatrix

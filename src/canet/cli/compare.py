@@ -21,7 +21,9 @@ def compare(
     *,
     methods: Annotated[
         str | None,
-        typer.Option(metavar="NAME,...", help="Methods, or auto. Default: all that can be used."),
+        typer.Option(
+            metavar="NAME,...", help="Default: all methods that can be used, but not auto."
+        ),
     ] = None,
     backbones: Annotated[
         str, typer.Option(metavar="NAME,...", help="Backbones; see `canet backbones`.")
@@ -49,9 +51,10 @@ def compare(
         get_backbone(name)
 
     from canet.report.html import write_report
+    from canet.runs.comparison import read_comparison
     from canet.runs.user_graph import RUNS, applicable_methods, compare_on_graph
 
-    task = columns.comparison_task(graph, undirected, metric)
+    task = read_comparison(graph, metric or "accuracy", undirected, **columns.arguments)
     chosen = options.names(methods) or applicable_methods(task)
     summaries, failed = compare_on_graph(
         task,
@@ -67,7 +70,13 @@ def compare(
     if not summaries:
         raise CanetError(f"all runs failed: {failed[0].lines[-1]}")
     write_report(out / RUNS, out / REPORT)
-    output.show(summaries, lambda summaries: _show(summaries, out / REPORT))
+
+    def show(summaries: list[dict[str, Any]]) -> None:
+        _show(summaries, out / REPORT)
+        if not methods:
+            print("Without auto, which takes longer: to compare it too, name it in --methods.")
+
+    output.show(summaries, show)
     if failed:
         names = listed(dict.fromkeys(job.config.model for job in failed))
         raise CanetError(f"{len(failed)} runs failed ({names}): {failed[0].lines[-1]}")
@@ -75,7 +84,7 @@ def compare(
 
 def _show(summaries: list[dict[str, Any]], report: Path) -> None:
     """Print a table with the best method first."""
-    from canet.data.task_file import TEST
+    from canet.runs.comparison import TEST
     from canet.scoring.metrics import METRICS
     from canet.store.summary import spread_text
     from canet.util.console import print_table

@@ -5,21 +5,19 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from canet.errors import CanetError, InputWarning
+from canet.errors import CanetError
 from canet.settings import MAX_NUMBER
 from canet.util.seeds import MAX_SEED
 
 if TYPE_CHECKING:
-    from canet.data import ShiftTask
     from canet.data.graph_files import ReadOptions
     from canet.methods.base import ModelSettings
     from canet.store import RunConfig
@@ -240,27 +238,6 @@ class ColumnOptions:
                 for one in value if isinstance(value, list) else [value]:
                     words += [flag, one]
         return words
-
-    def comparison_task(
-        self, graph: Path, undirected: bool | None, metric: str | None
-    ) -> ShiftTask:
-        """Read a graph, and return the task of comparing models on it."""
-        from canet.data.graph import warn_one_way
-        from canet.data.graph_files import read_columns
-        from canet.data.task_file import TEST, comparison_task
-
-        how = metric or "accuracy", bool(undirected)
-        data = read_columns(graph, self.read_options)
-        task = comparison_task(data, *how)
-        if data.get("encoding") is not None and data.encoding.roles.split is None:
-            # Means and categories are computed without the test nodes, which are known only now.
-            chosen = replace(self.read_options, held_out=task.test_ood[TEST].numpy())
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", InputWarning)  # they were shown above
-                task = comparison_task(read_columns(graph, chosen), *how)
-        if undirected is None:
-            warn_one_way(task.data.edge_index)
-        return task
 
 
 @dataclass(frozen=True)

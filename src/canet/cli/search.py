@@ -97,9 +97,10 @@ def search(
 
     folder = out or Path("searches") / plan.name
     if is_graph:
-        from canet.data.task_file import write_task
+        from canet.runs.comparison import read_comparison, write_task
 
-        write_task(folder, columns.comparison_task(Path(task), undirected, metric))
+        own = read_comparison(task, metric or "accuracy", undirected, **columns.arguments)
+        write_task(folder, own)
         data_root = folder
     words = [task, *columns.words, *(["--metric", metric] if metric else [])]
     words += [] if undirected is None else ["--undirected" if undirected else "--directed"]

@@ -46,7 +46,12 @@ def write_predictions(
     graph, rows = reader.user_graph, None if nodes is None else torch.from_numpy(nodes)
     y = model.labels(reader) if rows is None else model.labels(reader)[rows]
     labelled = y >= 0
-    check_scorable(model.metric, y, num_classes)
+    is_scored = bool(labelled.any())
+    try:
+        check_scorable(model.metric, y, num_classes)
+    except InputError as error:
+        warn_user(f"{error}, so the predictions have no score")
+        is_scored = False
     if recall_at is not None and not (y == calibration.rarer()).any():
         warn_user("no labelled node has the rarer class, so there is no recall")
         recall_at = None
@@ -79,8 +84,8 @@ def write_predictions(
         "mean_confidence": confidence / max(1, len(y)),
         "novelty_score": None if model.reference_ is None else novelty / max(1, len(y)),
         "metric": model.metric,
-        "score": outcome.score(model.metric) if labelled.any() else None,
-        "baseline": model.baseline(outcome.y) if labelled.any() else None,
+        "score": outcome.score(model.metric) if is_scored else None,
+        "baseline": model.baseline(outcome.y) if is_scored else None,
         "labelled": int(labelled.sum()),
     }
     if recall_at is not None:

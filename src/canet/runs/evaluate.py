@@ -12,8 +12,8 @@ import numpy as np
 from canet.data import load_task
 from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.task import ShiftTask
-from canet.data.task_file import TASK_FILE
 from canet.models import Learner, Network, Options, describe_method, get_learner
+from canet.runs.comparison import TASK_FILE, read_task
 from canet.settings import override
 from canet.store import RunConfig, RunFolder, find_runs
 from canet.store.config import group_by_configuration
@@ -93,5 +93,7 @@ def open_trainer(config: RunConfig, device: str, data_root: Path | None) -> Trai
 
 def load_task_of(config: RunConfig, data_root: Path | None) -> ShiftTask:
     """Load the task of a run."""
+    if config.task == USER_GRAPH:
+        return read_task(data_root)
     task, *arguments = config.task_key
     return load_task(task, data_root, *arguments)

@@ -9,11 +9,10 @@ from typing import Any
 
 from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.task import ShiftTask
-from canet.data.task_file import TEST, write_task
 from canet.defaults import changed
 from canet.errors import CanetError
-from canet.methods import METHODS
-from canet.models import is_network
+from canet.models import all_methods, is_network
+from canet.runs.comparison import TEST, write_task
 from canet.runs.run import FailedJob, run_jobs
 from canet.runs.worker import job_folder
 from canet.store import RunConfig
@@ -23,14 +22,15 @@ RUNS = "runs"
 
 
 def applicable_methods(task: ShiftTask) -> list[str]:
-    """Return the methods that can train on a task."""
+    """Return the methods and learners that can train on a task; `auto` only by name."""
     labels = task.training_environments()
     has_environments = labels.numel() > 1 and int(labels.min()) >= 0
     has_weights = task.data.edge_weight is not None
     return [
         name
-        for name, method in METHODS.items()
-        if (has_environments or not method.traits.needs_environments)
+        for name, method in all_methods().items()
+        if name != "auto"
+        and (has_environments or not method.traits.needs_environments)
         and (method.traits.uses_edge_weights or not has_weights)
     ]
 

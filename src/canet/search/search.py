@@ -20,9 +20,9 @@ import optuna
 
 from canet.data import DATASETS
 from canet.data.benchmarks.dataset import USER_GRAPH
-from canet.data.task_file import read_metric
 from canet.defaults import BEST
 from canet.errors import CanetError
+from canet.runs.comparison import read_names
 from canet.search.journal import open_journal
 from canet.search.objective import TrialJob, TrialWorker, train_trial
 from canet.search.study import (
@@ -103,7 +103,7 @@ def run_search(
                 record(study, asked.pop(job.trial), *found)
                 _show_progress(display, study, plan)
         is_graph = plan.base.task == USER_GRAPH
-        metric = read_metric(data_root) if is_graph else DATASETS[plan.base.task].metric
+        metric = read_names(data_root)[0] if is_graph else DATASETS[plan.base.task].metric
         words = _task_words(plan, graph)
         best = _best(study, plan, metric)
         best["command"] = _search_command(plan, words, best["trials"])

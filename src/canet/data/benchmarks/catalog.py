@@ -12,7 +12,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from canet.data.benchmarks.dataset import USER_GRAPH, Dataset, Request, Statistics
+from canet.data.benchmarks.dataset import Dataset, Request, Statistics
 from canet.data.benchmarks.files import FileStatus, status
 from canet.errors import check_name, unknown_name
 from canet.util.seeds import checked_seed
@@ -111,12 +111,8 @@ def load_task(
         generator: How spurious columns are made; see `canet.data.benchmarks.spurious`.
     """
     root = Path(data_root) if data_root else None
-    if name == USER_GRAPH:
-        from canet.data.task_file import read_task  # needs torch
-
-        return read_task(root)
     if is_store_path(name):
-        from canet.data.task_file import load_store_task  # needs torch
+        from canet.data.store_task import load_store_task  # needs torch
 
         return load_store_task(name, checked_seed(data_seed, "data_seed"), root)
     dataset = get_dataset(name)

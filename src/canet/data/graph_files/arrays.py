@@ -53,6 +53,7 @@ OTHER_ARRAYS = {
     "x",
     "batch",
     "metric",
+    "environments",
     "num_nodes",
     "encoding",
     *SPARSE,
@@ -240,8 +241,8 @@ def write_npz(path: Path | str, data: GraphObject) -> None:
         arrays |= dict(zip(SPARSE, parts, strict=True))
     else:
         arrays["x"] = as_array(data.x, "x")
-    same = ("edge_weight", "y", "environment", "time", "sample_weight", "batch", "metric")
-    names = {"id": "node_id"} | {name: name for name in (*same, *MASKS.values())}
+    same = ("edge_weight", "y", "environment", "time", "sample_weight", "batch", *MASKS.values())
+    names = {"id": "node_id"} | {name: name for name in (*same, "metric", "environments")}
     for name, attribute in names.items():
         if attribute in data and data[attribute] is not None:
             values = as_array(data[attribute], attribute)

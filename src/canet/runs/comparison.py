@@ -1,0 +1,89 @@
+"""The task of comparing models on a user graph, and its file, which worker processes read."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from canet.data.graph import check_graph, warn_one_way
+from canet.data.graph_data import GraphData, GraphObject
+from canet.data.graph_files import ReadOptions, read_columns, write_npz
+from canet.data.task import ShiftTask
+from canet.data.user_task import user_task
+from canet.errors import InputWarning, MissingFileError
+
+TASK_FILE = "task.npz"
+TEST = "test"
+
+
+def read_comparison(
+    source: object, metric: str = "accuracy", undirected: bool | None = None, **columns: Any
+) -> ShiftTask:
+    """Read a user graph, and return the task of comparing models on it.
+
+    Means and categories of the columns are computed without the test nodes. `columns` are those of
+    `canet.read_graph`, such as `label`.
+    """
+    options, settings = ReadOptions.of(**columns), (metric, bool(undirected))
+    data = read_columns(source, options)
+    task = comparison_task(data, *settings)
+    if data.get("encoding") is not None and data.encoding.roles.split is None:
+        options = replace(options, held_out=task.test_ood[TEST].numpy())  # known only now
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InputWarning)  # they were shown above
+            task = comparison_task(read_columns(source, options), *settings)
+    if undirected is None:
+        warn_one_way(task.data.edge_index)
+    return task
+
+
+def comparison_task(
+    data: GraphObject, metric: str = "accuracy", undirected: bool = False
+) -> ShiftTask:
+    """Return the task of comparing models on a graph that has been read.
+
+    Arguments as for `user_task`. If the graph has no test set, a fifth of the labelled nodes is
+    held out: the latest nodes if there are times, else a random sample of each class.
+    """
+    checked = check_graph(data, undirected=undirected)
+    task, _, tests = user_task(
+        data, time=data.get("time"), metric=metric, checked=checked, needs_test=True
+    )
+    return replace(task, test_ood=tests, test_id=task.test_id[:0], checked=True)
+
+
+def write_task(folder: Path, task: ShiftTask) -> None:
+    """Write a task to a folder, for `read_task`."""
+    columns = task.data.to_dict()
+    splits = {"train_mask": task.train, "val_mask": task.valid, "test_mask": task.test_ood[TEST]}
+    for name, nodes in splits.items():
+        columns[name] = torch.zeros(task.num_nodes, dtype=torch.bool)
+        columns[name][nodes] = True
+    columns |= {"metric": np.array([task.metric]), "environments": np.array(task.environments, str)}
+    folder.mkdir(parents=True, exist_ok=True)
+    write_npz(folder / TASK_FILE, GraphData(**columns))
+
+
+def read_task(folder: Path | None) -> ShiftTask:
+    """Read the task that `write_task` wrote."""
+    path = (folder or Path()) / TASK_FILE
+    if not path.exists():
+        raise MissingFileError(
+            f"'{path}' does not exist: pass its folder (--data-root), or run the command on the "
+            "graph again"
+        )
+    metric, environments = read_names(folder)
+    task = comparison_task(read_columns(path, ReadOptions()), metric)
+    return replace(task, environments=environments, checked=True)
+
+
+def read_names(folder: Path | None) -> tuple[str, tuple[str, ...]]:
+    """Read the metric of the task in a folder, and the names of its environments."""
+    with np.load((folder or Path()) / TASK_FILE, allow_pickle=False) as file:
+        environments = file.get("environments", ())  # earlier versions did not write them
+        return str(file["metric"][0]), tuple(map(str, environments))
