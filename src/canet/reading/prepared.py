@@ -32,9 +32,9 @@ class PreparedGraph:
         user_graph: The graph.
         groups: Returns the graph number $[N]$ of each node for the scaling of features, or None for
             one graph; by default that of the graph.
-        typical: Nodes $[t]$ of a part of a larger graph whose columns determine how all columns are
-            scaled; None: all nodes.
-        degree: In-degree $[N]$ of the nodes in that larger graph; None: that in this graph.
+        typical: Nodes $[t]$ from which the scaling of the columns is computed, if this graph is a
+            part of a larger one; None: all nodes.
+        degree: In-degree $[N]$ of the nodes in the larger graph; None: that in this graph.
     """
 
     def __init__(

@@ -55,12 +55,10 @@ class RowCache:
 class RowReader:
     """Rows of a matrix, some at a time, on a device.
 
-    Where a GPU reads a matrix whose rows are used many times:
-
-    - at most half of the free memory of the GPU: the whole matrix is on the GPU;
-    - larger and dense: the most used rows are on the GPU, in a quarter of that memory. The others
-      are in pinned memory if all processes of the machine together need at most half of its free
-      memory for them. Otherwise they stay where they are.
+    If a GPU reads each row many times, rows are copied to it. A matrix that fits into half of its
+    free memory is copied as a whole. Of a larger dense matrix, those rows are copied that are read
+    most, as many as fit into a quarter of that memory. The GPU reads the others from pinned memory,
+    unless the processes of this machine would pin more than half of its free memory.
     """
 
     x: Features  # matrix $[N, D]$; a tensor, dense or sparse CSR, may have memory maps

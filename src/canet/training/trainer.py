@@ -67,8 +67,8 @@ class Trainer:
         settings: Settings of the method; None: its defaults.
         device: `auto`, `cpu` or `cuda`.
         epochs: Number of epochs, instead of the one in `settings`.
-        fields: Batches of another trainer on the same task and device, to share them. That trainer
-            must prepare features in the same way and have at least the same operators and layers.
+        fields: The `fields` of another trainer, to use them again. It must have the same task,
+            device and scaling of features, the same operators, and at least as many layers.
         class_weight: Weights $[C]$ of the classes in the supervised loss; None: equal weights.
         threads: CPU threads. They are part of a run: its last bits depend on them.
         callbacks: Functions that are called after each epoch with a dict of `model`, `seed`,
