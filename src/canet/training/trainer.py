@@ -68,12 +68,11 @@ class Trainer:
         device: `auto`, `cpu` or `cuda`.
         epochs: Number of epochs, instead of the one in `settings`.
         fields: The `fields` of another trainer, to use them again. It must have the same task,
-            device and scaling of features, the same operators, and at least as many layers.
+            device and scaling of features, and at least the operators and layers of this one.
         class_weight: Weights $[C]$ of the classes in the supervised loss; None: equal weights.
         threads: CPU threads. They are part of a run: its last bits depend on them.
         callbacks: Functions that are called after each epoch with a dict of `model`, `seed`,
-            `epoch`, `epochs`, `loss` and `valid`. On a GPU they are called every 20 epochs, for
-            each of these.
+            `epoch`, `epochs`, `loss` and `valid`. On a GPU, the calls of 20 epochs come together.
         check: Called before each step in batches that is not captured; an error ends the training.
     """
 
