@@ -12,6 +12,7 @@ from canet.methods import BACKBONES, METHODS, get_method
 from canet.runs import evaluate
 from canet.scoring.metrics import METRICS
 from canet.search.objective import Objective, without_test_labels
+from canet.search.study import Plan
 from canet.settings import describe_settings, override
 from canet.store import RunConfig
 from canet.training import Trainer
@@ -28,6 +29,10 @@ def few_users() -> Iterator[None]:
 
 def config(method: str = "erm", epochs: int = 3) -> RunConfig:
     return make_config(method=method, epochs=epochs, hidden=8)
+
+
+def objective_of(base: RunConfig, seeds: int = 1) -> Objective:
+    return Objective(Plan(base, "random", seeds), "cpu", None)
 
 
 def test_only_training_and_validation_nodes_keep_their_labels() -> None:
@@ -52,13 +57,13 @@ def test_removing_test_labels_does_not_change_the_original_task() -> None:
 def test_score_does_not_depend_on_test_labels(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     reports: list[tuple[int, int, float]] = []
     changes = {"dropout": 0.1, "num_layers": 3}
-    expected = Objective(config(method), 1, "cpu", None)(changes, lambda *now: reports.append(now))
+    expected = objective_of(config(method))(changes, lambda *now: reports.append(now))
     expected_reports = list(reports)
     monkeypatch.setattr(
         evaluate, "load_task", lambda *given: with_garbage_test_labels(load_task(*given))
     )
     reports.clear()
-    score = Objective(config(method), 1, "cpu", None)(changes, lambda *now: reports.append(now))
+    score = objective_of(config(method))(changes, lambda *now: reports.append(now))
     assert (score, reports) == (expected, expected_reports)
 
 
@@ -71,7 +76,7 @@ def test_no_test_node_is_scored(monkeypatch: pytest.MonkeyPatch) -> None:
         return metric.function(predicted, y, num_classes)
 
     monkeypatch.setitem(METRICS, "accuracy", replace(metric, function=spy))
-    Objective(config("canet"), 1, "cpu", None)({})
+    objective_of(config("canet"))({})
     task = load_task("synthetic")
     assert scored
     for labels in scored:
@@ -84,12 +89,12 @@ def test_score_is_the_mean_of_the_runs_best_validation_scores() -> None:
     settings = override(get_method("erm").settings_type(), base.settings | {"dropout": 0.5})
     trainer = Trainer(load_task("synthetic"), "erm", "gcn", settings, "cpu")
     best = [max(trainer.run(seed).history["valid"]) for seed in range(2)]
-    assert Objective(base, 2, "cpu", None)({"dropout": 0.5}) == pytest.approx(sum(best) / 2)
+    assert objective_of(base, 2)({"dropout": 0.5}) == pytest.approx(sum(best) / 2)
 
 
 def test_only_the_first_run_reports_progress() -> None:
     reports: list[int] = []
-    Objective(config(), 2, "cpu", None)({}, lambda done, total, score: reports.append(done))
+    objective_of(config(), 2)({}, lambda done, total, score: reports.append(done))
     assert reports == [1, 2, 3]
 
 
@@ -101,7 +106,7 @@ def test_trials_with_the_same_number_of_layers_share_their_fields(
     monkeypatch.setattr(
         Trainer, "run", lambda self, *a, **k: used.append(self.fields) or run(self, *a, **k)
     )
-    objective = Objective(config(), 1, "cpu", None)
+    objective = objective_of(config())
     for depth, hidden in ((2, 8), (3, 8), (2, 16)):
         objective({"num_layers": depth, "hidden": hidden})
     assert used[0] is used[2]

@@ -15,9 +15,9 @@ from optuna.trial import TrialState
 from canet.data import DATASETS, load_task
 from canet.errors import CanetError
 from canet.methods import METHODS
-from canet.search import objective as objective_module
 from canet.search import study as study_module
 from canet.search.journal import open_journal
+from canet.search.objective import Objective
 from canet.search.search import run_search
 from canet.search.study import (
     Plan,
@@ -42,10 +42,11 @@ def plan_of(
     return Plan(make_config(task, method, backbone, epochs=60), sampler, seeds=1)
 
 
+DATA = load_task("synthetic").digest
+
+
 class Landscape:
     """Replaces an objective: a score for given settings, reported at every epoch."""
-
-    data = load_task("synthetic").digest
 
     def __init__(self, score: Callable[[Settings], float]) -> None:
         self.score = score
@@ -75,7 +76,8 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
     """A function that searches a plan with an objective until there are enough trials."""
 
     def run(plan: Plan, trials: int, objective: Any) -> optuna.Study:
-        monkeypatch.setattr(objective_module, "Objective", lambda *_: objective)
+        monkeypatch.setattr(Objective, "loaded", (None, DATA))
+        monkeypatch.setattr(Objective, "__call__", lambda self, *given: objective(*given))
         run_search(plan, trials, tmp_path, device="cpu", quiet=True)
         return open_study(plan, open_journal(tmp_path / "journal.log"))
 
@@ -176,7 +178,6 @@ def test_stopped_trials_do_not_count_and_finished_trials_are_kept(
             raise KeyboardInterrupt
         return landscape(settings, on_progress)
 
-    interrupted.data = landscape.data  # type: ignore[attr-defined]
     study = None
     while study is None:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import mean
@@ -22,7 +22,6 @@ from canet.methods import get_method
 from canet.runs.evaluate import load_task_of
 from canet.search.study import DEVICE, ERROR, Plan, check_data, open_study
 from canet.settings import override
-from canet.store import RunConfig
 from canet.training import Trainer
 from canet.training.fields import TaskFields
 from canet.training.loop import Progress
@@ -41,52 +40,38 @@ def without_test_labels(task: ShiftTask) -> ShiftTask:
     return replace(task, data=data, test_id=task.test_id[:0], test_ood={}, left_out={})
 
 
-class Objective:
-    """Best validation score of a method as a function of its settings.
-
-    The task is loaded once, without its test labels, and moved to the device once for each number
-    of layers.
-
-    `base` has the task, the method and the initial settings. The objective is the mean score of
-    runs with the seeds 0, 1, …
-    """
-
-    def __init__(self, base: RunConfig, seeds: int, device: str, data_root: Path | None) -> None:
-        task = load_task_of(base, data_root)
-        self.task = without_test_labels(task)
-        self.data = task.digest
-        self._base = base
-        self._start = override(get_method(base.method).settings_type(), base.settings)
-        self._seeds = seeds
-        self._device = device
-        self._fields: dict[int, TaskFields] = {}
-
-    def __call__(self, changes: Mapping[str, Any], on_progress: Progress | None = None) -> float:
-        """Return the score with some settings changed; only the first run reports progress."""
-        settings = override(self._start, changes)
-        method, backbone = self._base.method, self._base.backbone
-        # Of all searched settings, only the number of layers changes the receptive field.
-        fields = self._fields.get(settings.num_layers)
-        trainer = Trainer(self.task, method, backbone, settings, self._device, fields=fields)
-        self._fields[settings.num_layers] = trainer.fields
-        scores = []
-        for seed in range(self._seeds):
-            history = trainer.run(seed, on_progress=on_progress if seed == 0 else None).history
-            scores.append(float(np.nanmax(history["valid"])))
-        return mean(scores)
-
-
 @dataclass
-class TrialWorker:
-    """What all trials of a process share; the task is loaded before the first trial."""
+class Objective:
+    """Best validation score of a method as a function of its settings: the mean over some seeds.
+
+    The task is loaded before the first trial of a process, without its test labels. It is moved to
+    the device once for each number of layers.
+    """
 
     plan: Plan
     device: str
     data_root: Path | None
+    fields: dict[int, TaskFields] = field(default_factory=dict)  # by the number of layers
 
     @cached_property
-    def objective(self) -> Objective:
-        return Objective(self.plan.base, self.plan.seeds, self.device, self.data_root)
+    def loaded(self) -> tuple[ShiftTask, DataDigest]:
+        """The task without its test labels, and the digest of the whole task."""
+        task = load_task_of(self.plan.base, self.data_root)
+        return without_test_labels(task), task.digest
+
+    def __call__(self, changes: Mapping[str, Any], on_progress: Progress | None = None) -> float:
+        """Return the score with some settings changed; only the first run reports progress."""
+        base, (task, _) = self.plan.base, self.loaded
+        settings = override(get_method(base.method).settings_type(), base.settings | changes)
+        # Of all searched settings, only the number of layers changes the receptive field.
+        fields = self.fields.get(settings.num_layers)
+        trainer = Trainer(task, base.method, base.backbone, settings, self.device, fields=fields)
+        self.fields[settings.num_layers] = trainer.fields
+        scores = []
+        for seed in range(self.plan.seeds):
+            history = trainer.run(seed, on_progress=on_progress if seed == 0 else None).history
+            scores.append(float(np.nanmax(history["valid"])))
+        return mean(scores)
 
 
 class TrialJob(NamedTuple):
@@ -98,19 +83,19 @@ class TrialJob(NamedTuple):
     data: dict[str, Any] | None  # digest of the data of earlier trials
 
 
-def train_trial(worker: TrialWorker, job: TrialJob, _: Path) -> tuple[DataDigest, FrozenTrial]:
+def train_trial(objective: Objective, job: TrialJob, _: Path) -> tuple[DataDigest, FrozenTrial]:
     """Train with the settings of a trial; low scores stop it early. A job of the pool.
 
     Returns:
         The digest of the data, and a trial with the outcome.
     """
-    plan, objective = worker.plan, worker.objective
-    check_data(job.data, objective.data)
+    plan, data = objective.plan, objective.loaded[1]
+    check_data(job.data, data)
     study = open_study(plan)
     study.add_trials(job.scored)
 
     def score(trial: optuna.Trial) -> float:
-        trial.set_user_attr(DEVICE, device_name(pick_device(worker.device)))
+        trial.set_user_attr(DEVICE, device_name(pick_device(objective.device)))
 
         def report(done: int, total: int, valid: float) -> None:
             if done % EPOCHS_BETWEEN_REPORTS == 0 and done < total and math.isfinite(valid):
@@ -131,4 +116,4 @@ def train_trial(worker: TrialWorker, job: TrialJob, _: Path) -> tuple[DataDigest
         return math.nan  # Optuna records a failed trial
 
     study.optimize(score, n_trials=1)
-    return objective.data, study.trials[-1]
+    return data, study.trials[-1]

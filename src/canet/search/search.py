@@ -24,7 +24,7 @@ from canet.defaults import BEST
 from canet.errors import CanetError
 from canet.runs.comparison import read_names
 from canet.search.journal import open_journal
-from canet.search.objective import TrialJob, TrialWorker, train_trial
+from canet.search.objective import Objective, TrialJob, train_trial
 from canet.search.study import (
     DATA,
     DEVICE,
@@ -96,8 +96,8 @@ def run_search(
                         scored, data = ranked_trials(study), study.user_attrs.get(DATA)
                         yield TrialJob(trial.number, trial.params, scored, data)
 
-            worker = TrialWorker(plan, device, data_root)
-            for job, found in run_all(pool, train_trial, ask_all(), shared=worker, root=out):
+            objective = Objective(plan, device, data_root)
+            for job, found in run_all(pool, train_trial, ask_all(), shared=objective, root=out):
                 if isinstance(found, WorkerDied):
                     raise found
                 record(study, asked.pop(job.trial), *found)

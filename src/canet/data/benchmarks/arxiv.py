@@ -45,17 +45,6 @@ class Arxiv(Dataset):
     has_single_split = True
     quick_epochs = 8
     shared_settings = {"direction": "against"}
-    canet_settings = {
-        "gcn": {
-            "weight_decay": 5e-4,
-            "tau": 1.0,
-            "dropout": 0.2,
-            "estimator": "node",
-            "propagation": "sum",
-            "direction": "against",
-        },
-        "gat": {"weight_decay": 5e-5, "tau": 2.0, "dropout": 0.2, "direction": "against"},
-    }
 
     def load(self, request: Request) -> ShiftTask:
         raw = obtain(self.files_for(request.features), request.data_root)

@@ -5,6 +5,7 @@ Importing this file is fast, because it does not need torch.
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from canet.data.task import ShiftTask
 
 PUBLISHED = Path(__file__).with_name("published.txt")
+PUBLISHED_SETTINGS = PUBLISHED.with_name("published_settings.json")
 USER_GRAPH = "user-graph"
 """Name of the task of a user graph, which is not in the catalogue."""
 STORE_PROTOCOL = "store"
@@ -105,8 +107,11 @@ class Dataset:
     """
     quick_epochs: ClassVar[int] = 40  # epochs of a quick trial of an experiment
     shared_settings: ClassVar[Mapping[str, Any]] = {}  # settings of all methods on this task
-    canet_settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Backbone → settings that CaNet's authors published."""
+
+    @property
+    def canet_settings(self) -> Mapping[str, Mapping[str, Any]]:
+        """Backbone → settings that CaNet's authors published."""
+        return json.loads(PUBLISHED_SETTINGS.read_text()).get(self.name, {})
 
     def load(self, request: Request) -> ShiftTask:
         """Load the task; missing raw files are downloaded."""

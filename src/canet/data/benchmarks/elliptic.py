@@ -50,19 +50,6 @@ class Elliptic(Dataset):
     has_single_split = True
     quick_epochs = 30
     shared_settings = {"direction": "against", "loss": "binary_cross_entropy"}
-    canet_settings = {
-        "gcn": {
-            "weight_decay": 1e-3,
-            "tau": 1.0,
-            "dropout": 0.2,
-            "num_layers": 3,
-            "hidden": 32,
-            "estimator": "node",
-            "propagation": "sum",
-            **shared_settings,
-        },
-        "gat": {"weight_decay": 5e-4, "tau": 2.0, "dropout": 0.1, **shared_settings},
-    }
 
     def load(self, request: Request) -> ShiftTask:
         root = request.data_root

@@ -91,10 +91,6 @@ class Cora(Planetoid):
     description = "Cora citations, six domains with spurious features"
     files = published_files("planetoid/ind.cora.")
     statistics = Statistics(nodes=2708, edges=5429, classes=7, features=1433)
-    canet_settings = {
-        "gcn": {"weight_decay": 5e-5, "tau": 1.0, "dropout": 0.2},
-        "gat": {"weight_decay": 0.0, "tau": 3.0, "dropout": 0.2},
-    }
 
 
 class Citeseer(Planetoid):
@@ -102,10 +98,6 @@ class Citeseer(Planetoid):
     description = "Citeseer citations, six domains with spurious features"
     files = published_files("planetoid/ind.citeseer.")
     statistics = Statistics(nodes=3327, edges=4732, classes=6, features=3703)
-    canet_settings = {
-        "gcn": {"weight_decay": 5e-5, "tau": 1.0, "dropout": 0.1},
-        "gat": {"weight_decay": 0.0, "tau": 3.0, "dropout": 0.2},
-    }
 
 
 class Pubmed(Planetoid):
@@ -113,10 +105,6 @@ class Pubmed(Planetoid):
     description = "Pubmed citations, six domains with spurious features"
     files = published_files("planetoid/ind.pubmed.")
     statistics = Statistics(nodes=19717, edges=44338, classes=3, features=500)
-    canet_settings = {
-        "gcn": {"weight_decay": 5e-5, "tau": 2.0, "dropout": 0.2},
-        "gat": {"weight_decay": 5e-5, "tau": 1.0, "dropout": 0.2},
-    }
 
 
 def load_pickle(path: Path) -> Any:

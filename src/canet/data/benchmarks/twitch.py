@@ -54,10 +54,6 @@ class Twitch(Dataset):
     features = (MULTI_HOT,)
     quick_epochs = 30
     shared_settings = {"loss": "binary_cross_entropy"}
-    canet_settings = {
-        "gcn": {"weight_decay": 5e-5, "tau": 3.0, "dropout": 0.0, **shared_settings},
-        "gat": {"weight_decay": 5e-5, "tau": 2.0, "dropout": 0.0, **shared_settings},
-    }
 
     def load(self, request: Request) -> ShiftTask:
         """Load the task. Rows of features sum to one, as in the published loader, or contain ones
