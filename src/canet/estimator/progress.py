@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
+from canet.training.loop import Progress, progress_text
 from canet.util.progress import Display, current_display
 
 STAGES = {"reading": 0.05, "checking": 0.05, "training": 0.8, "scoring": 0.09, "saving": 0.01}
@@ -29,18 +30,16 @@ class FitDisplay(Display):
         before = sum(list(STAGES.values())[: list(STAGES).index(self._stage)])
         self._show(before + STAGES[self._stage] * (done + part), self._stage, text)
 
-    def training_callback(
-        self, label: str, done: int = 0, running: int = 0, failed: int = 0, unit: str = "epoch"
-    ) -> Callable[[int, int, float], None]:
+    def training_callback(self, label: str, unit: str = "epoch") -> Progress:
         """Return a callback that shows the progress of training; scoring begins at its end."""
-        report = super().training_callback(label, done, running, failed, unit)
 
-        def report_stage(epoch: int, total: int, score: float) -> None:
-            report(epoch, total, score)
-            if epoch == total:
+        def report(step: int, total: int, score: float) -> None:
+            text = f"{label}: {progress_text(unit, step, total, score)}"
+            self.update(0, text=text, part=step / total)
+            if step == total:
                 self.stage("scoring")
 
-        return report_stage
+        return report
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from canet.models import describe_method, is_network
 from canet.runs.data import compare_data
 from canet.runs.worker import FAILURE, Outcome, Worker, job_folder, train_batch
 from canet.store import RunConfig, RunFolder
+from canet.training.loop import Progress, progress_text
 from canet.util import distributed
 from canet.util.devices import pick_device
 from canet.util.files import read_json, write_json
@@ -88,9 +89,7 @@ def run_jobs(
                 runs.train_in(pool, worker, batches, display)
             else:
                 for batch in batches:
-                    counts = runs.num_done, len(batch), len(runs.failed)
-                    unit = "epoch" if is_network(batch[0].method) else "step"
-                    report = display.training_callback(label(batch), *counts, unit)
+                    report = runs.progress(batch, display)
                     runs.record_outcome(batch, worker.train(batch, root, report))
                 worker.end()
     return [*runs.failed.values()]
@@ -139,6 +138,17 @@ class _Runs:
     def num_done(self) -> int:
         """Number of runs that are finished or have failed."""
         return self._num_runs - len(self.pending)
+
+    def progress(self, batch: Sequence[RunConfig], display: Display) -> Progress:
+        """Return a callback that shows the progress of runs that are trained together."""
+        counts = self.num_done, len(batch), len(self.failed)
+        unit = "epoch" if is_network(batch[0].method) else "step"
+
+        def report(step: int, total: int, score: float) -> None:
+            text = f"{label(batch)}: {progress_text(unit, step, total, score)}"
+            display.update(*counts, text, part=len(batch) * step / total)
+
+        return report
 
     def train_in(
         self, pool: Pool, worker: Worker, batches: Iterable[list[RunConfig]], display: Display

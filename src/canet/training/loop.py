@@ -48,6 +48,11 @@ EpochReport = Callable[[int, float, float], None]
 """Called with an epoch from 1 on, its loss and its validation score."""
 
 
+def progress_text(unit: str, step: int, total: int, score: float) -> str:
+    """Return the text of a progress display, such as `epoch 3/10, validation score 81.2 %`."""
+    return f"{unit} {step}/{total}, validation score {100 * score:.1f} %"
+
+
 @dataclass(eq=False)
 class Loop:
     """The state of a run between two epochs."""

@@ -1,4 +1,4 @@
-"""Colours of methods and backbones in figures and reports."""
+"""A colour in figures and reports."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
 from importlib.util import find_spec
@@ -65,17 +64,6 @@ class Display:
             self._said.add(text)
             show = self._bar.console.print if self._bar else partial(print, file=sys.stderr)
             show(text)
-
-    def training_callback(
-        self, label: str, done: int = 0, running: int = 0, failed: int = 0, unit: str = "epoch"
-    ) -> Callable[[int, int, float], None]:
-        """Return a callback that shows the progress of one run or of `running` runs at once."""
-
-        def report(epoch: int, total: int, score: float) -> None:
-            text = f"{label}: {unit} {epoch}/{total}, validation score {100 * score:.1f} %"
-            self.update(done, running, failed, text, part=max(1, running) * epoch / total)
-
-        return report
 
     def __enter__(self) -> Display:
         if self._bar:

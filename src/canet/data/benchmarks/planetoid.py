@@ -69,12 +69,8 @@ class Planetoid(SpuriousDataset):
         x = sp.diags_array(1 / np.where(totals > 0, totals, 1)).dot(x).tocsr()
         x.sort_indices()
 
-        neighbours = part("graph")
-        lengths = [len(listed) for listed in neighbours.values()]
-        listed = np.stack(
-            [np.repeat(list(neighbours), lengths), np.concatenate(list(neighbours.values()))]
-        )
-        edge_index, _ = remove_self_loops(torch.from_numpy(listed.astype(np.int64)))
+        pairs = [(node, other) for node, others in part("graph").items() for other in others]
+        edge_index, _ = remove_self_loops(torch.tensor(pairs).T)
         edge_index = coalesce(edge_index, num_nodes=x.shape[0], sort_by_row=False)
         return {
             "values": x.data.astype(np.float32),
