@@ -112,10 +112,7 @@ class BaseClassifier:
         return Reader(self.fitted_, PreparedGraph.of(graph), opened.get("y"))
 
     def forward(
-        self,
-        data: GraphLike | Reader,
-        nodes: NodeSet | None = None,
-        batch: Column | None = None,
+        self, data: GraphLike | Reader, nodes: NodeSet | None = None, batch: Column | None = None
     ) -> Prediction:
         """Return logits $[n, C]$, embedding $[n, H]$ and environments; arguments as `predict`."""
         reader = self.prepare(data, batch)
@@ -216,20 +213,14 @@ class BaseClassifier:
         return logits.softmax(dim=1).numpy()
 
     def decision_function(
-        self,
-        data: GraphLike | Reader,
-        nodes: NodeSet | None = None,
-        batch: Column | None = None,
+        self, data: GraphLike | Reader, nodes: NodeSet | None = None, batch: Column | None = None
     ) -> np.ndarray:
         """Return the logits $[n, C]$, or for two classes the difference of the logits $[n]$."""
         logits = self._collect(data, nodes, batch, lambda found: found.logits.double().numpy())
         return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
 
     def score(
-        self,
-        data: GraphLike | Reader,
-        nodes: NodeSet | None = None,
-        batch: Column | None = None,
+        self, data: GraphLike | Reader, nodes: NodeSet | None = None, batch: Column | None = None
     ) -> float:
         """Return the metric, between 0 and 1, on the labelled nodes; arguments as `predict`.
 
@@ -291,10 +282,7 @@ class BaseClassifier:
         return outcome.recall_at_k(k)
 
     def environments(
-        self,
-        data: GraphLike | Reader,
-        nodes: NodeSet | None = None,
-        batch: Column | None = None,
+        self, data: GraphLike | Reader, nodes: NodeSet | None = None, batch: Column | None = None
     ) -> list[np.ndarray]:
         """Return the posterior $[n, K]$ of the pseudo-environments of each layer.
 
@@ -312,19 +300,13 @@ class BaseClassifier:
         return [e.log_posterior[:n].exp().cpu().double().numpy() for e in found.environments]
 
     def embed(
-        self,
-        data: GraphLike | Reader,
-        nodes: NodeSet | None = None,
-        batch: Column | None = None,
+        self, data: GraphLike | Reader, nodes: NodeSet | None = None, batch: Column | None = None
     ) -> np.ndarray:
         """Return the representation $[n, H]$ before the last layer; arguments as `predict`."""
         return self._collect(data, nodes, batch, lambda found: found.representation.numpy())
 
     def novelty_score(
-        self,
-        data: GraphLike | Reader,
-        nodes: NodeSet | None = None,
-        batch: Column | None = None,
+        self, data: GraphLike | Reader, nodes: NodeSet | None = None, batch: Column | None = None
     ) -> np.ndarray:
         """Return how far each node $[n]$ is from the training nodes; arguments as `predict`.
 

@@ -477,9 +477,7 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
 
 
 def load(
-    path: str | Path,
-    device: str | torch.device | None = None,
-    method: MethodClass | None = None,
+    path: str | Path, device: str | torch.device | None = None, method: MethodClass | None = None
 ) -> NodeClassifier:
     """Load a model from the folder that `NodeClassifier.save` or `canet fit` wrote.
 

@@ -50,9 +50,7 @@ class Cluster:
         gpus = 0 if device == "cpu" else int(resources.get("GPU", 0))
         self.size = size if size > 1 else max(1, gpus or int(resources.get("CPU", 1)))
         self._task: Any = ray.remote(_call).options(
-            num_cpus=0 if gpus else 1,
-            num_gpus=min(1.0, gpus / self.size),
-            max_retries=MAX_RETRIES,
+            num_cpus=0 if gpus else 1, num_gpus=min(1.0, gpus / self.size), max_retries=MAX_RETRIES
         )
 
     def share(self, value: T) -> Callable[[], T]:

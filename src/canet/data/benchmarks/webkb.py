@@ -15,11 +15,7 @@ from canet.data.benchmarks.dataset import Statistics, published_files
 from canet.data.benchmarks.files import RawFiles
 from canet.data.benchmarks.transfer import TransferDataset
 
-CLASS_IDS = {
-    "cornell": (0, 2, 3, 4, 1),
-    "texas": (0, 4, 3, 2, 1),
-    "wisconsin": (1, 3, 2, 4, 0),
-}
+CLASS_IDS = {"cornell": (0, 2, 3, 4, 1), "texas": (0, 4, 3, 2, 1), "wisconsin": (1, 3, 2, 4, 0)}
 """University → ids of the classes course, faculty, student, project and staff in its file.
 
 The order was found by transfer: of all orders, it gives the best accuracy between any two

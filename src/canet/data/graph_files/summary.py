@@ -17,12 +17,7 @@ from canet.data.graph_files.tables import TIMESTAMP
 from canet.data.graph_files.values import ProblemHandler, as_numbers, can_parse
 from canet.errors import InputError, listed
 
-KINDS = {
-    pa.int64(): "number",
-    pa.float64(): "number",
-    pa.bool_(): "boolean",
-    TIMESTAMP: "date",
-}
+KINDS = {pa.int64(): "number", pa.float64(): "number", pa.bool_(): "boolean", TIMESTAMP: "date"}
 MAX_CATEGORIES = 10_000
 """A text column with more distinct values is never a feature."""
 FEW_CATEGORIES = 50

@@ -29,14 +29,7 @@ from canet.data.checks import (
 from canet.data.graph_data import Column, NodeSet
 from canet.data.graph_files.encoding import Encoding
 from canet.data.graph_files.values import SPLITS
-from canet.data.graph_store.index import (
-    FORMAT,
-    HEADER_BYTES,
-    INDEX,
-    SPARSE,
-    VERSION,
-    StoredArray,
-)
+from canet.data.graph_store.index import FORMAT, HEADER_BYTES, INDEX, SPARSE, VERSION, StoredArray
 from canet.data.graph_store.sorting import MAX_NODES, EdgeSort, first_of_run
 from canet.data.labels import check_labels
 from canet.errors import InputError, listed
