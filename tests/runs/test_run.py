@@ -20,7 +20,7 @@ from canet.data.task import ShiftTask
 from canet.errors import CanetError
 from canet.runs import evaluate, job_folder, run, run_jobs
 from canet.runs.run import make_batches, read_failure
-from canet.runs.worker import FAILURE, Worker, train_batch
+from canet.runs.worker import FAILURE, Worker
 from canet.store import RunConfig, RunFolder
 from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS
 from canet.training import Run, Trainer
@@ -30,6 +30,9 @@ from tests.support.pool import LocalPool
 
 STEEP = {"learning_rate": 1e6, "num_layers": 8}
 """Settings with which training fails, because the loss becomes infinite."""
+
+
+TRAIN = Worker.train
 
 
 def run_here(configs: Iterable[RunConfig], root: Path, **options: Any) -> list[list[str]]:
@@ -238,14 +241,14 @@ def test_a_second_command_waits_for_the_first(
 def die_with_seed_0(worker: Worker, configs: list[RunConfig], root: Path) -> Any:
     if configs[0].seed == 0:
         os.kill(os.getpid(), signal.SIGKILL)
-    return train_batch(worker, configs, root)
+    return TRAIN(worker, configs, root)
 
 
 @pytest.mark.slow
 def test_runs_in_workers_equal_local_runs_and_only_invalid_ones_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "train_batch", die_with_seed_0)
+    monkeypatch.setattr(Worker, "train", die_with_seed_0)
     configs = [tiny_job(seed) for seed in range(4)]
     broken = tiny_job(1, **STEEP)
     failed = run_jobs([*configs, broken], tmp_path / "workers", jobs=2, device="cpu", quiet=True)
@@ -253,6 +256,7 @@ def test_runs_in_workers_equal_local_runs_and_only_invalid_ones_fail(
     assert "SIGKILL" in lines[0][-1]
     assert "learning_rate" in lines[1][0]
     assert len(lines) == 2
+    monkeypatch.undo()
     run_here(configs[1:], tmp_path / "here")
     for config in configs[1:]:
         done = job_folder(tmp_path / "workers", config)

@@ -57,15 +57,13 @@ class MethodTable(Experiment):
         self, spec: TaskSpec, row: MethodRow, backbone: str, repeats: Sequence[Repeat] | None = None
     ) -> list[RunConfig]:
         """Runs of a row; none if it needs a search and the task has none."""
-        method = row.method
-        found = None
-        if row.is_searched:
-            found = searched(spec.task, method, backbone, spec.features)
-            if found is None:
-                return []
+        names = spec.task, row.method, backbone
+        found = searched(*names, spec.features) if row.is_searched else None
+        if row.is_searched and found is None:
+            return []
         repeats = self.repeats(spec, row) if repeats is None else repeats
         changes = asdict(found) if found else {}
-        return [self.scope.job(spec, method, backbone, r, changes=changes) for r in repeats]
+        return [self.scope.job(spec, row.method, backbone, r, changes=changes) for r in repeats]
 
     def notes(self, specs: Sequence[TaskSpec] | None = None) -> list[str]:
         has_searched = any(c.is_searched for b in PAPER_BACKBONES for c in self.method_rows(b))

@@ -11,7 +11,7 @@ from canet.data.task import ShiftTask
 from canet.errors import InputError, warn_user
 from canet.models import describe_method, is_network
 from canet.runs.data import compare_data
-from canet.runs.worker import FAILURE, Outcome, Worker, job_folder, train_batch
+from canet.runs.worker import FAILURE, Outcome, Worker, job_folder
 from canet.store import RunConfig, RunFolder
 from canet.training.loop import Progress, progress_text
 from canet.util import distributed
@@ -160,7 +160,7 @@ class _Runs:
                 display.update(self.num_done, pool.size, len(self.failed), label(batch))
                 yield batch
 
-        for batch, found in run_all(pool, train_batch, started(), shared=worker, root=self._root):
+        for batch, found in run_all(pool, Worker.train, started(), shared=worker, root=self._root):
             if not isinstance(found, WorkerDied):
                 self.record_outcome(batch, found)
             elif len(batch) == 1:

@@ -135,11 +135,6 @@ class Worker:
                 learner.run(task, {seed: None}, ood_curves=by_seed[seed].ood_curves)
 
 
-def train_batch(worker: Worker, configs: Sequence[RunConfig], root: Path) -> Outcome:
-    """Train runs that differ only in their seed; a job of the pool."""
-    return worker.train(configs, root)
-
-
 def _last_lines(error: Exception) -> list[str]:
     if isinstance(error, CanetError):
         return [str(error)]
