@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from canet.runs import user_graph
 from canet.runs.comparison import comparison_task, read_comparison, read_task, write_task
 from canet.runs.user_graph import applicable_methods
 from tests.support.commands import call
@@ -92,6 +93,12 @@ def test_compare_prints_a_table_and_writes_a_report(place: Path) -> None:
     again = call(place, "evaluate", "comparison", "--json").content
     assert len(again) == 5
     assert not any("differences" in one for one in again)
+
+
+def test_compare_says_that_auto_is_left_out(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_graph, "applicable_methods", lambda task: ["linear"])
+    words = (*COMMAND[:4], "--device", "cpu", "--seeds", 1, "--out", "default")
+    assert "auto takes longer" in call(place, "compare", *words).out
 
 
 def test_compare_rejects_unknown_names_before_it_trains(place: Path) -> None:

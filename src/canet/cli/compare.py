@@ -74,7 +74,7 @@ def compare(
     def show(summaries: list[dict[str, Any]]) -> None:
         _show(summaries, out / REPORT)
         if not methods:
-            print("Without auto, which takes longer: to compare it too, name it in --methods.")
+            print("auto takes longer and was left out: to compare it too, name it in --methods.")
 
     output.show(summaries, show)
     if failed:
