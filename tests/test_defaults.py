@@ -11,8 +11,8 @@ from canet.data import CENTRED_PER_GRAPH, DATASETS, WITHOUT_SPURIOUS
 from canet.defaults import read_settings, task_settings
 from canet.errors import CanetError, ChecksumError
 from canet.methods import BACKBONES, METHODS, InterventionSettings
+from canet.methods.annealing import AnnealedSettings
 from canet.methods.canet import CaNetSettings
-from canet.methods.irm import IRMSettings
 from canet.paper.published import PAPER_BACKBONES
 from canet.util.files import read_json, write_bytes, write_json
 from canet.util.schema import CHECKSUM, pack_json
@@ -136,8 +136,8 @@ def test_competitors_start_from_searched_settings(searched: Path, tmp_path: Path
     write_best(tmp_path, task="arxiv", hidden=128, penalty_weight=10.0)
     write_json(searched, collect([tmp_path]))
     found = task_settings("arxiv", "irm", "gcn")
-    assert found == IRMSettings(hidden=128, penalty_weight=10.0, direction="against")
-    assert task_settings("arxiv", "irm", "gat") == IRMSettings(direction="against")
+    assert found == AnnealedSettings(hidden=128, penalty_weight=10.0, direction="against")
+    assert task_settings("arxiv", "irm", "gat") == AnnealedSettings(direction="against")
     assert defaults.searched("arxiv", "irm", "gcn") == found
     assert defaults.searched("arxiv", "erm", "gcn") is None
 

@@ -2,8 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
+
+from canet.methods.base import Settings
+from canet.settings import setting
+
+
+@dataclass(frozen=True)
+class AnnealedSettings(Settings):
+    """Settings of a method with such a penalty."""
+
+    penalty_weight: float = setting(
+        1.0,
+        "weight of the penalty, λ (IRM) or β (V-REx)",
+        minimum=0,
+        search=(1.0, 10.0, 100.0, 1000.0),
+    )
+    anneal_steps: int = setting(
+        50,
+        "number of updates at the start in which the penalty has weight 1",
+        minimum=0,
+        search=(0, 50, 100, 200),
+    )
 
 
 class AnnealedPenalty(nn.Module):

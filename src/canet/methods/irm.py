@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from canet.methods.annealing import AnnealedPenalty
-from canet.methods.base import Batch, Method, Settings
+from canet.methods.annealing import AnnealedPenalty, AnnealedSettings
+from canet.methods.base import Batch, Method
 from canet.methods.traits import Traits
-from canet.settings import setting
 from canet.util.colour import Colour
-
-
-@dataclass(frozen=True)
-class IRMSettings(Settings):
-    """Settings of IRM."""
-
-    penalty_weight: float = setting(
-        1.0, "λ, weight of the penalty", minimum=0, search=(1.0, 10.0, 100.0, 1000.0)
-    )
-    anneal_steps: int = setting(
-        50,
-        "number of updates at the start with weight 1 instead of λ",
-        minimum=0,
-        search=(0, 50, 100, 200),
-    )
 
 
 class IRM(Method):
@@ -44,7 +26,7 @@ class IRM(Method):
     summary = "penalty if rescaling the logits would lower the risk of an environment"
     paper = "Arjovsky et al., Invariant Risk Minimization, 2019"
     traits = Traits(needs_environments=True, trains_in_batches=True, capturable=True)
-    settings_type = IRMSettings
+    settings_type = AnnealedSettings
 
     def setup(self) -> None:
         self.annealed = AnnealedPenalty(self.settings.penalty_weight, self.settings.anneal_steps)

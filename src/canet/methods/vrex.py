@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from canet.methods.annealing import AnnealedPenalty
-from canet.methods.base import Batch, Method, Settings
+from canet.methods.annealing import AnnealedPenalty, AnnealedSettings
+from canet.methods.base import Batch, Method
 from canet.methods.traits import Traits
-from canet.settings import setting
 from canet.util.colour import Colour
-
-
-@dataclass(frozen=True)
-class VRExSettings(Settings):
-    """Settings of V-REx."""
-
-    penalty_weight: float = setting(
-        1.0, "β, weight of the variance of the risks", minimum=0, search=(1.0, 10.0, 100.0, 1000.0)
-    )
-    anneal_steps: int = setting(
-        50,
-        "number of updates at the start with weight 1 instead of β",
-        minimum=0,
-        search=(0, 50, 100, 200),
-    )
 
 
 class VREx(Method):
@@ -43,7 +25,7 @@ class VREx(Method):
     summary = "mean and variance of the risks of the environments"
     paper = "Krueger et al., Out-of-Distribution Generalization via Risk Extrapolation, ICML 2021"
     traits = Traits(needs_environments=True, trains_in_batches=True, capturable=True)
-    settings_type = VRExSettings
+    settings_type = AnnealedSettings
 
     def setup(self) -> None:
         self.annealed = AnnealedPenalty(self.settings.penalty_weight, self.settings.anneal_steps)
