@@ -16,16 +16,10 @@ class AnnealedSettings(Settings):
     """Settings of a method with such a penalty."""
 
     penalty_weight: float = setting(
-        1.0,
-        "weight of the penalty, λ (IRM) or β (V-REx)",
-        minimum=0,
-        search=(1.0, 10.0, 100.0, 1000.0),
+        1.0, "weight of the penalty, λ or β", minimum=0, search=(1.0, 10.0, 100.0, 1000.0)
     )
     anneal_steps: int = setting(
-        50,
-        "number of updates at the start in which the penalty has weight 1",
-        minimum=0,
-        search=(0, 50, 100, 200),
+        50, "number of updates at the start with weight 1", minimum=0, search=(0, 50, 100, 200)
     )
 
 

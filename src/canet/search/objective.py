@@ -62,7 +62,8 @@ class Objective:
     def __call__(self, changes: Mapping[str, Any], on_progress: Progress | None = None) -> float:
         """Return the score with some settings changed; only the first run reports progress."""
         base, (task, _) = self.plan.base, self.loaded
-        settings = override(get_method(base.method).settings_type(), base.settings | changes)
+        start = override(get_method(base.method).settings_type(), base.settings)
+        settings = override(start, changes)
         # Of all searched settings, only the number of layers changes the receptive field.
         fields = self.fields.get(settings.num_layers)
         trainer = Trainer(task, base.method, base.backbone, settings, self.device, fields=fields)
