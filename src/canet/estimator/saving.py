@@ -14,7 +14,14 @@ from canet.errors import CanetError, InputError, VersionError
 from canet.estimator.card import model_card
 from canet.estimator.reference import Reference
 from canet.models import Fitted, MethodClass, all_methods, describe_method, restore
-from canet.store.model_folder import MODEL, REFERENCE, WEIGHTS, ModelFile, read_model, write_model
+from canet.store.model_folder import (
+    MODEL,
+    REFERENCE,
+    WEIGHTS,
+    ModelFile,
+    read_model,
+    write_model,
+)
 from canet.training.trainer import versions
 from canet.util.devices import pick_device
 from canet.util.schema import parse

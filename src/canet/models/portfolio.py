@@ -81,8 +81,8 @@ PRESETS: dict[str, tuple[Recipe, ...]] = {
     "robust": WITHOUT_NETWORKS + NETWORKS,
 }
 ORDER_IN_BATCHES = {"cpu": ("linear", "erm-sage", "trees"), "cuda": ("erm-sage", "linear", "trees")}
-"""Models that follow the first one if training is in batches, by device. GraphSAGE loses little if
-neighbours are sampled, and a GPU trains it fast. Trees take long if there are many nodes."""
+"""Models that come after the first one in training in batches, by device: sampling hardly changes
+GraphSAGE, a GPU trains it fast, and trees of many nodes take long."""
 ON_CPU = ("trees",)
 """Methods that compute on the CPU, also if there is a GPU."""
 

@@ -233,8 +233,7 @@ class Trees(Learner):
             )
         trees = [tree.nodes for step in model._predictors for tree in step]
         sizes = torch.tensor([len(nodes) for nodes in trees])
-        joined = np.concatenate(trees)
-        # A split that only separates missing values from the others has the threshold inf.
+        joined = np.concatenate(trees)  # a threshold between all values and missing ones is inf
         np.minimum(joined["num_threshold"], sys.float_info.max, out=joined["num_threshold"])
         parts = {name: torch.from_numpy(joined[name].astype(kind)) for name, kind in FIELDS.items()}
         classes = known[1:] if len(known) == 2 else known
