@@ -67,12 +67,13 @@ class Trainer:
         settings: Settings of the method; None: its defaults.
         device: `auto`, `cpu` or `cuda`.
         epochs: Number of epochs, instead of the one in `settings`.
-        fields: The `fields` of another trainer, to use them again. It must have the same task,
-            device and scaling of features, and at least the operators and layers of this one.
+        fields: Batches of another trainer on the same task and device, to share them. That trainer
+            must prepare features in the same way and have at least the same operators and layers.
         class_weight: Weights $[C]$ of the classes in the supervised loss; None: equal weights.
         threads: CPU threads. They are part of a run: its last bits depend on them.
         callbacks: Functions that are called after each epoch with a dict of `model`, `seed`,
-            `epoch`, `epochs`, `loss` and `valid`. On a GPU, the calls of 20 epochs come together.
+            `epoch`, `epochs`, `loss` and `valid`. On a GPU they are called every 20 epochs, for
+            each of these.
         check: Called before each step in batches that is not captured; an error ends the training.
     """
 
