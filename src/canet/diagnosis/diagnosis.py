@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 from pydantic_core import to_json
 
 from canet.data.graph_data import GraphLike, NodeSet
@@ -130,18 +129,12 @@ class Diagnosis(Evidence):
 
     def page(self) -> str:
         """The diagnosis as an HTML page."""
-        known = all_methods().get(self.model.method)
-        label = known.label if known else self.model.method
-        values = {"found": self, "sections": self.sections, "label": label, "draw": self._draw}
-        return render("page.html.jinja", study=STUDY, **values)
-
-    def _draw(self, name: str) -> Markup:
         from canet.diagnosis import charts  # imports matplotlib
 
-        if name == "risk_map":
-            return charts.risk_map(self.risks)
-        chart: Markup = getattr(charts, name)(self.confidence)
-        return chart
+        known = all_methods().get(self.model.method)
+        label = known.label if known else self.model.method
+        values = {"found": self, "sections": self.sections, "label": label, "draw": charts}
+        return render("page.html.jinja", study=STUDY, **values)
 
     def _repr_html_(self) -> str:
         """Show the page in a notebook."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from canet.util.console import table_text
 from canet.util.rendering import environment
 
-FOLDERS = [
-    ("canet.diagnosis", "templates"),
-    ("canet.diagnosis", "sections"),
-    ("canet.report", "templates"),
-]
+HERE = Path(__file__).parent
 
 
 def render(template: str, **values: object) -> str:
-    """Fill a template, of a page with the style sheet of the report or of a text for a terminal."""
-    templates = environment(*FOLDERS, html=".html" in template)
-    templates.globals |= {"table": table_text, "methods": {}, "controls": {}} | values
+    """Fill a template, of a page or of a text for a terminal."""
+    templates = environment(HERE / "templates", HERE / "sections", html=".html" in template)
+    templates.globals |= {"table": table_text} | values
     return templates.get_template(template).render()

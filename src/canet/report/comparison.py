@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from canet.data import CENTRED_PER_GRAPH, DATASETS, WITHOUT_SPURIOUS
 from canet.methods import BACKBONES
 from canet.models import all_methods
-from canet.report.labels import SEARCHED_LABEL, method_label
+from canet.report.labels import SEARCHED_LABEL, backbone_label, method_label
 from canet.report.score import Published, Score, to_percent
 from canet.store import RunConfig
 from canet.store.summary import LEFT_OUT, OOD, OOD_MEAN, FinishedRun
@@ -33,6 +33,8 @@ CONTROLS = {
     CENTRED_PER_GRAPH: Control("centred per graph", Colour("#a9b4b8", "#4d585d")),
 }
 """Features of a control → its label and colour."""
+OTHER = Colour("#586368", "#9eaab0")
+"""Colour of methods that this version does not know."""
 
 
 @dataclass(frozen=True)
@@ -103,13 +105,22 @@ class Contender:
         return CONTROLS[self.config.features].label if self.config.features in CONTROLS else ""
 
     @property
-    def css_class(self) -> str:
-        """The class of the page's style sheet that has its colour."""
+    def is_ranked(self) -> bool:
+        """Whether it is ranked: neither a control nor a method with searched settings."""
+        return not (self.control or self.is_searched)
+
+    @property
+    def backbone(self) -> str:
+        """Label of the backbone; empty for a model without one."""
+        return backbone_label(self.config.backbone) if self.config.has_backbone else ""
+
+    @property
+    def colour(self) -> Colour:
+        """Colour of its lines in charts."""
         if self.control:
-            return f"of-{self.config.features.replace(' ', '-')}"
-        if self.is_searched:
-            return "of-searched"
-        return f"of-{self.config.method if self.config.method in all_methods() else 'other'}"
+            return CONTROLS[self.config.features].colour
+        known = all_methods().get(self.config.method)
+        return known.colour if known else OTHER
 
 
 class Lead(StrEnum):
@@ -186,7 +197,14 @@ class Comparison:
     def backbones(self) -> list[str]:
         configs = [contender.config for contender in self.contenders]
         found = dict.fromkeys(config.backbone for config in configs if config.has_backbone)
-        return [*found] or [configs[0].backbone]
+        return [*found] or [""]
+
+    def title_of(self, backbone: str) -> str:
+        """Title of the contenders with this backbone, or without one."""
+        title = backbone_label(backbone)
+        if all(contender.config.has_backbone for contender in self.of(backbone)):
+            return title
+        return f"{title} and models without a backbone" if title else "Models without a backbone"
 
     def of(self, backbone: str) -> list[Contender]:
         """Contenders with this backbone, or without one, sorted by score under shift."""
@@ -198,8 +216,7 @@ class Comparison:
 
     def ranking(self, backbone: str) -> Ranking | None:
         """Rank the contenders with this backbone; None if none has a score under shift."""
-        eligible = [c for c in self.of(backbone) if not (c.control or c.is_searched)]
-        ranked = [c for c in eligible if c.score(OOD_MEAN).is_finite]
+        ranked = [c for c in self.of(backbone) if c.is_ranked and c.score(OOD_MEAN).is_finite]
         return Ranking(backbone, ranked) if ranked else None
 
 

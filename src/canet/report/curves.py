@@ -1,50 +1,33 @@
-"""Learning curves of several contenders as one chart."""
+"""Learning curves of several contenders as one figure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from markupsafe import Markup, escape
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from canet.report.comparison import Contender
+from canet.report.comparison import Comparison, Contender
+from canet.report.figures import Style, draw_band, tidy
+from canet.report.labels import backbone_label
 from canet.report.score import to_percent
 from canet.store.summary import OOD
-from canet.util.rendering import PAGE_STYLE, inline_svg
+from canet.util.rendering import PAGE_STYLE
 
 MAX_POINTS = 80
+MAX_BANDS = 6
+"""A panel with more lines than this has no bands."""
 WARM_UP = 0.1  # share of first epochs that the range of the y axis ignores
-OWN = "#000004"  # placeholder for the colour of a contender
+Curves = list[np.ndarray]  # the scores of each run by epoch
 
 
-@dataclass(frozen=True)
-class Chart:
-    """A chart of mean scores in percent by epoch, and what its script needs to read it."""
-
-    width: ClassVar[int] = 280
-    height: ClassVar[int] = 190
-    left: ClassVar[int] = 30
-    right: ClassVar[int] = 274
-    top: ClassVar[int] = 8
-    bottom: ClassVar[int] = 168
-
-    svg: Markup
-    epochs: int
-    lowest: float
-    highest: float
-    last: dict[str, float]  # label → score at the last epoch; the lines in front are last
-    highlighted: list[str]  # labels of the lines that are not grey
-    has_bands: bool
-
-
-def read_curves(contender: Contender) -> dict[str, list[np.ndarray]]:
+def read_curves(contender: Contender) -> dict[str, Curves]:
     """Curves of the runs that recorded them: validation, and the mean over the OOD sets."""
-    curves: dict[str, list[np.ndarray]] = {"under shift": [], "validation": []}
+    curves: dict[str, Curves] = {"under shift": [], "validation": []}
     for run in contender.runs:
         if not run.folder.has_metrics:
             continue
@@ -54,77 +37,63 @@ def read_curves(contender: Contender) -> dict[str, list[np.ndarray]]:
             curves["under shift"].append(np.mean(np.array(shifted, dtype=float), axis=0))
         if history.get("valid"):
             curves["validation"].append(np.array(history["valid"], dtype=float))
-    return curves
+    return {
+        name: [c for c in found if len(c) > 1 and np.isfinite(_late(c)).any()]
+        for name, found in curves.items()
+    }
 
 
 @rc_context(PAGE_STYLE)
-def draw_chart(
-    curves: Sequence[tuple[Contender, list[np.ndarray]]], background: Collection[str] = ()
-) -> Chart | None:
-    """The mean curve of each contender over its runs; None if no run has curves.
+def curve_figure(comparison: Comparison, legend: Sequence[Contender]) -> Figure | None:
+    """Mean scores by epoch: a panel for each backbone and kind of scores; None without curves.
 
-    Contenders with a label in `background` are grey and below the others; their bands are hidden
-    until the reader selects them.
+    `legend` has one contender for each label.
     """
-    lines = [(contender, *_statistics(of_runs)) for contender, of_runs in curves if of_runs]
-    lines.sort(key=lambda line: line[0].label not in background)
-    values = [centre[int(WARM_UP * len(centre)) :] for _, centre, _ in lines]
-    finite = [float(x) for part in values for x in part if np.isfinite(x)]
-    epochs = max((len(centre) for _, centre, _ in lines), default=0)
-    if not finite or epochs < 2:
+    panels = []
+    for backbone in comparison.backbones:
+        found = [(c, read_curves(c)) for c in comparison.of(backbone)[::-1]]
+        for name in ("under shift", "validation"):
+            if lines := [(c, curves[name]) for c, curves in found if curves[name]]:
+                panels.append((f"{backbone_label(backbone)}, {name}", lines))
+    if not panels:
         return None
-    ticks = nice_ticks(min(finite), max(finite))
-    figure = Figure(figsize=(Chart.width / 72, Chart.height / 72))
-    axes = figure.add_axes(
-        (
-            Chart.left / Chart.width,
-            1 - Chart.bottom / Chart.height,
-            (Chart.right - Chart.left) / Chart.width,
-            (Chart.bottom - Chart.top) / Chart.height,
-        )
-    )
-    for i, (_, centre, deviation) in enumerate(lines):
-        epoch = np.unique(np.linspace(0, len(centre) - 1, MAX_POINTS).round().astype(int))
-        epoch = epoch[np.isfinite(centre[epoch])]
-        means, spread = centre[epoch], deviation[epoch]
-        if deviation.any():
-            band = axes.fill_between(epoch + 1, means - spread, means + spread, color=OWN, lw=0)
-            band.set_gid(f"band-{i}")
-        axes.plot(epoch + 1, means, color=OWN, linewidth=1.4, gid=f"line-{i}")
-    axes.set(xlim=(1, epochs), ylim=(ticks[0], ticks[-1]), yticks=ticks)
-    axes.set_yticklabels([f"{tick:g}" for tick in ticks])
-    middle = (1 + epochs) // 2
-    axes.set_xticks([1, middle, epochs], ["1", str(middle), f"epoch {epochs}"])
-    axes.get_xticklabels()[-1].set_horizontalalignment("right")
-    axes.grid(axis="x", visible=False)
-    axes.spines[:].set_visible(False)
-    axes.tick_params(length=0, labelsize=10)
-    svg = inline_svg(figure, {OWN: "of"})
-    for i, (contender, _, _) in enumerate(lines):
-        grey = " background" if contender.label in background else ""
-        marks = f'{contender.css_class}{grey}" data-label="{escape(contender.label)}">'
-        for kind in ("line", "band"):
-            svg = svg.replace(f'<g id="{kind}-{i}">', Markup(f'<g class="{kind} {marks}'))
-    return Chart(
-        svg,
-        epochs,
-        lowest=ticks[0],
-        highest=ticks[-1],
-        last={contender.label: float(centre[-1]) for contender, centre, _ in lines},
-        highlighted=[c.label for c, _, _ in lines if c.label not in background],
-        has_bands=any(deviation.any() for _, _, deviation in lines),
-    )
+    rows = -(-len(panels) // 2)
+    figure = Figure(figsize=(10, 0.5 + 2.3 * rows), layout="constrained")
+    for i, (title, lines) in enumerate(panels):
+        axes = figure.add_subplot(rows, 2, i + 1)
+        for contender, curves in lines:
+            _draw(axes, contender, curves, has_band=len(lines) <= MAX_BANDS)
+        late = [_late(curve) for _, curves in lines for curve in curves]
+        scores = to_percent(np.concatenate(late))
+        low, high = np.nanmin(scores), np.nanmax(scores)
+        margin = 0.05 * max(high - low, 0.1)
+        axes.set_ylim(low - margin, high + margin)
+        axes.set_xlim(1, None)
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        tidy(axes, title, "epoch", "score in %")
+    shown = {c.label for _, lines in panels for c, _ in lines}
+    styles = {c.label: _style(c) for c in legend if c.label in shown}
+    handles = [
+        Line2D([], [], color=style.colour, linestyle=style.dashes, label=label)
+        for label, style in styles.items()
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
+    return figure
 
 
-def nice_ticks(low: float, high: float, max_intervals: int = 5) -> list[float]:
-    """Round numbers that enclose `low` and `high`."""
-    locator = MaxNLocator(max_intervals, steps=[1, 2, 2.5, 5, 10])
-    return [round(float(tick), 6) for tick in locator.tick_values(low, max(high, low + 0.1))]
+def _draw(axes: Any, contender: Contender, curves: Curves, has_band: bool) -> None:
+    """The mean over the runs that reached an epoch, and a band of one standard deviation."""
+    last = max(map(len, curves)) - 1
+    epochs = np.unique(np.linspace(0, last, MAX_POINTS).round().astype(int))
+    runs = [[c[e] for c in curves if e < len(c) and np.isfinite(c[e])] for e in epochs]
+    style = _style(contender)._replace(band=0.13 if has_band and len(curves) > 1 else 0.0)
+    draw_band(axes, (epochs + 1).tolist(), runs, style, contender.label)
 
 
-def _statistics(curves: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and sample standard deviation in percent of each epoch over its runs."""
-    longest = max(map(len, curves))
-    padded = [np.pad(c, (0, longest - len(c)), constant_values=np.nan) for c in curves]
-    stack = np.ma.masked_invalid(to_percent(np.stack(padded)))
-    return stack.mean(axis=0).filled(np.nan), stack.std(axis=0, ddof=1).filled(0.0)
+def _style(contender: Contender) -> Style:
+    return Style(contender.colour.light, "", "-" if contender.is_ranked else "--")
+
+
+def _late(curve: np.ndarray) -> np.ndarray:
+    """A curve without its first epochs, which would flatten the rest."""
+    return curve[int(WARM_UP * len(curve)) :]

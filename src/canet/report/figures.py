@@ -29,7 +29,7 @@ DOT: Any = {
 
 
 class Style(NamedTuple):
-    """Style of a line, and opacity of the band around it."""
+    """Style of a line, and opacity of the band around it; 0 for no band."""
 
     colour: str
     marker: str = "o"
@@ -65,6 +65,8 @@ def draw_band(
     line: Any = {"linestyle": style.dashes, "linewidth": style.width, "color": colour}
     axes.plot(x, centre, **line, marker=marker, markersize=4.5, label=label)
     low, high = centre - spread, centre + spread
+    if not style.band:
+        return
     if len(x) == 1:
         axes.vlines(x, low, high, color=colour, alpha=3 * style.band)
     else:

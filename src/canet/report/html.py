@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from canet.methods import Settings
-from canet.models import all_methods
 from canet.report import embedded
-from canet.report.comparison import CONTROLS, NO_CONTEXT, Comparison, ReportContext, compare
+from canet.report.comparison import NO_CONTEXT, Comparison, ReportContext, compare
 from canet.report.labels import SEARCHED_NOTE, backbone_label
-from canet.report.overview import Axis, count_best, make_overview
+from canet.report.overview import count_best, make_overview
+from canet.report.page_tables import machine_table, selection_rules, sort_key, stored_table
 from canet.report.results import find_results
-from canet.report.section_tables import setting_text
-from canet.report.sections import legend, make_section
+from canet.report.sections import make_section
 from canet.report.tables import Table
 from canet.store import open_runs
 from canet.util.rendering import environment, write_page
@@ -37,34 +35,28 @@ def _render(
 ) -> str:
     """Render the page; `left_out` has a message for each run that cannot be read."""
     templates = environment(
-        ("canet.report", "templates"),
-        value=setting_text,
+        Path(__file__).parent / "templates",
         backbone=backbone_label,
         count_best=count_best,
+        sort_key=sort_key,
     )
     sections = [make_section(comparison, context) for comparison in comparisons]
-    axis = Axis.of(comparisons)
-    contenders = [c for comparison in comparisons for c in comparison.contenders]
-    everyone = contenders + [c for comparison in comparisons for c in comparison.variants]
-    runs = [run for c in everyone for run in c.runs]
-    shown = {c.config.method for c in everyone}
-    machines = [(run.result.device, tuple(run.result.versions.items())) for run in runs]
+    rankings, overview = make_overview(sections, context)
+    everyone = [c for one in comparisons for c in (*one.contenders, *one.variants)]
+    runs = [run for contender in everyone for run in contender.runs]
     return templates.get_template("report.html.jinja").render(
         default_epochs=Settings().epochs,
         searched_note=SEARCHED_NOTE,
         sections=sections,
-        overview=list(make_overview(sections, context)),
-        axis=axis,
-        legend=legend(contenders),
-        controls={name.replace(" ", "-"): one.colour for name, one in CONTROLS.items()},
-        methods={name: one for name, one in all_methods().items() if name in shown},
+        rankings=rankings,
+        overview=overview,
         num_runs=len(runs),
         num_configurations=len(everyone),
-        rules=sorted({run.result.selection for run in runs}),
-        machines=Counter(machines).most_common(),
+        rules=selection_rules(runs),
+        machines=machine_table(runs),
         seconds=sum(run.result.seconds for run in runs),
         left_out=left_out,
         failures=embedded.failures(out),
         figures=embedded.figures(out / "figures"),
-        tables=[Table.read(path) for path in sorted((out / "tables").glob("*.json"))],
+        tables=[stored_table(Table.read(p)) for p in sorted((out / "tables").glob("*.json"))],
     )

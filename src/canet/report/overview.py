@@ -3,49 +3,46 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
-from canet.report.comparison import Comparison, Contender, Ranking, ReportContext
-from canet.report.curves import nice_ticks
-from canet.report.score import to_percent
-from canet.report.sections import Section
+from canet.report.comparison import Ranking, ReportContext
+from canet.report.page_tables import NO_SCORE, Column, PageTable, Row, ranked_scores
+from canet.report.score import Score
+from canet.report.sections import Section, legend
 from canet.store.summary import OOD_MEAN
+from canet.util.rendering import number
 
 
-class Axis(NamedTuple):
-    """The axis of scores in percent that all rows share."""
-
-    ticks: list[float]
-
-    @classmethod
-    def of(cls, comparisons: Sequence[Comparison]) -> Axis:
-        scores = [score for c in comparisons for b in c.backbones for score, _ in _scores(c, b)]
-        return cls(nice_ticks(min(scores), max(scores), max_intervals=8) if scores else [])
-
-    def position(self, score: float) -> float:
-        """The position of a score in percent of the width."""
-        first, last = self.ticks[0], self.ticks[-1]
-        return round(100 * (score - first) / (last - first), 2)
-
-
-class OverviewRow(NamedTuple):
-    """A row of the overview; scores are in percent, those of the paper the best first."""
-
-    section: Section
-    ranking: Ranking
-    scores: list[tuple[float, Contender]]
-    paper: list[tuple[float, str]]
-
-
-def make_overview(sections: Sequence[Section], context: ReportContext) -> Iterator[OverviewRow]:
-    """A row for each comparison and backbone with at least two ranked methods."""
+def make_overview(
+    sections: Sequence[Section], context: ReportContext
+) -> tuple[list[Ranking], PageTable]:
+    """The rankings with at least two methods, and a table with a row for each of them."""
+    rankings, rows, leads = [], [], []
+    scores: list[dict[str, Score]] = []  # by the labels of the contenders
     for section in sections:
         for backbone in section.comparison.backbones:
             ranking = section.comparison.ranking(backbone)
-            if ranking and ranking.runner_up:
-                scores = _scores(section.comparison, backbone)
-                yield OverviewRow(section, ranking, scores, _published(ranking.ranked, context))
+            if ranking is None or ranking.runner_up is None:
+                continue
+            contenders = section.comparison.of(backbone)
+            cells = ranked_scores(contenders, OOD_MEAN, context)
+            scores.append({c.label: cell for c, cell in zip(contenders, cells, strict=True)})
+            title = section.comparison.title_of(backbone)
+            rows.append(Row(section.title, title, target=section.anchor))
+            best = " and ".join(ranking.best_labels)
+            if len(ranking.best) == 1:
+                lead = number(ranking.points, 2 if ranking.points < 0.1 else 1)
+                best += f", {lead} points above {ranking.runner_up.label}"
+            leads.append(f"{best} ({ranking.lead})")
+            rankings.append(ranking)
+    everyone = [c for section in sections for c in section.comparison.contenders]
+    columns = [Column("best", "", leads)]
+    columns += [
+        Column(c.label, "", [row.get(c.label, NO_SCORE) for row in scores])
+        for c in legend(everyone)
+        if any(c.label in row for row in scores)
+    ]
+    return rankings, PageTable("Scores under shift", rows, columns, head="task")
 
 
 def count_best(rankings: Iterable[Ranking]) -> list[tuple[int, list[str]]]:
@@ -54,18 +51,3 @@ def count_best(rankings: Iterable[Ranking]) -> list[tuple[int, list[str]]]:
     names = sorted(counts, key=str.casefold)
     times = sorted(set(counts.values()), reverse=True)
     return [(number, [name for name in names if counts[name] == number]) for number in times]
-
-
-def _scores(comparison: Comparison, backbone: str) -> list[tuple[float, Contender]]:
-    """The scores under shift in percent, with their contenders."""
-    scores = [(c.score(OOD_MEAN), c) for c in comparison.of(backbone)]
-    return [(score.shown_mean, c) for score, c in scores if score.is_finite]
-
-
-def _published(contenders: Sequence[Contender], context: ReportContext) -> list[tuple[float, str]]:
-    """Published scores of the contenders in percent, the best first."""
-    paper = [(context.published(c.config, OOD_MEAN), c.label) for c in contenders]
-    scores = [
-        (to_percent(cell.mean), label) for cell, label in paper if cell and cell.mean is not None
-    ]
-    return sorted(scores, key=lambda pair: -pair[0])

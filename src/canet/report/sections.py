@@ -2,49 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import Any, NamedTuple
+
+from markupsafe import Markup
 
 from canet.data import DATASETS, GENERATORS, Dataset
 from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.methods import METHODS, Settings
-from canet.models import all_methods
-from canet.report.comparison import NO_CONTEXT, Comparison, Contender, ReportContext, differences
-from canet.report.curves import Chart, draw_chart, read_curves
-from canet.report.labels import backbone_label
-from canet.report.score import Score
-from canet.report.section_tables import SectionTable, cost_table, score_table, variant_table
+from canet.report.comparison import NO_CONTEXT, Comparison, Contender, ReportContext
+from canet.report.curves import curve_figure
+from canet.report.page_tables import (
+    PageTable,
+    cost_table,
+    environment_tables,
+    score_table,
+    settings_table,
+    variant_table,
+)
 from canet.scoring.metrics import METRICS
-from canet.store import RunConfig
-from canet.store.summary import LEFT_OUT, OOD
-
-ALWAYS_HIGHLIGHTED = ("erm", "canet")
-MAX_COLOURED_LINES = 4
-"""A chart with more lines than this shows some of them in grey."""
-SPLIT_NAMES = {"train": "training", "valid": "validation", "test_id": "test, ID"}
-
-
-class LayerEnvironments(NamedTuple):
-    """The pseudo-environments of one layer: effective number, alignment, mean posteriors."""
-
-    effective: Score
-    alignment: Score | None
-    bars: list[tuple[str, list[float]]]
-
-
-class PseudoEnvironments(NamedTuple):
-    """The pseudo-environments of one contender: bars of one run, means over all runs."""
-
-    contender: Contender
-    shown_run: RunConfig
-    environments: int
-    layers: list[LayerEnvironments]
-
-
-Setting = tuple[str, Any]
+from canet.util.rendering import inline_svg
 
 
 @dataclass(frozen=True)
@@ -58,14 +37,10 @@ class Section:
     metric: str
     short_epochs: list[int]
     shifted_columns: list[tuple[Contender, list[tuple[int, float]]]]  # column, share of variance
-    tables: list[SectionTable]
-    charts: list[tuple[str, Chart]]
-    has_grey_lines: bool
-    legend: list[Contender]
-    pseudo_environments: list[PseudoEnvironments]
-    variants: SectionTable | None
-    costs: SectionTable
-    settings: list[tuple[Contender, list[Setting]]]  # those that differ from the defaults
+    tables: list[PageTable]
+    curves: Markup | None
+    environments: list[PageTable]
+    folded: list[PageTable]  # tables that the reader opens
 
 
 def make_section(comparison: Comparison, context: ReportContext = NO_CONTEXT) -> Section:
@@ -75,28 +50,28 @@ def make_section(comparison: Comparison, context: ReportContext = NO_CONTEXT) ->
     marks += [config.generator] if config.generator != GENERATORS[0] else []
     marks += [config.features] if comparison.is_structural else []
     marks += ["inductive"] if config.inductive else []
-    ranked = [c for backbone in comparison.backbones for c in comparison.of(backbone)]
+    ranked = list[Contender]()
+    for backbone in comparison.backbones:
+        ranked += [c for c in comparison.of(backbone) if c not in ranked]
     everyone = [*comparison.contenders, *comparison.variants]
     epochs = {c.config.settings.get("epochs", Settings().epochs) for c in comparison.contenders}
     dataset, is_user = DATASETS.get(config.task), config.task == USER_GRAPH
-    charts = list(_charts(comparison))
+    metric = METRICS[dataset.metric].label if dataset else "score"
     name = Path(config.task).name  # the task of a graph store is its path
+    folded = [variant_table(comparison, metric)] if comparison.variants else []
+    figure = curve_figure(comparison, legend(ranked))
     return Section(
         comparison,
         anchor="-".join([name, config.protocol, *marks]),
         title=", ".join(["Your graph" if is_user else name.capitalize(), *marks]),
         dataset=dataset,
-        metric=METRICS[dataset.metric].label if dataset else "score",
+        metric=metric,
         short_epochs=sorted(number for number in epochs if number < Settings().epochs),
         shifted_columns=[(c, columns) for c in everyone if (columns := _shifted_columns(c))],
-        tables=[score_table(comparison, b, context) for b in comparison.backbones],
-        charts=charts,
-        has_grey_lines=any(len(c.highlighted) < len(c.last) for _, c in charts),
-        legend=legend(ranked),
-        pseudo_environments=[found for c in ranked if (found := _pseudo_environments(c))],
-        variants=variant_table(comparison) if comparison.variants else None,
-        costs=cost_table(ranked),
-        settings=[(contender, _changed_settings(contender.config)) for contender in ranked],
+        tables=[score_table(comparison, b, metric, context) for b in comparison.backbones],
+        curves=figure and inline_svg(figure, [c.colour for c in ranked]),
+        environments=[table for c in ranked for table in environment_tables(c)],
+        folded=[*folded, settings_table(ranked), cost_table(ranked)],
     )
 
 
@@ -120,52 +95,3 @@ def _shifted_columns(contender: Contender) -> list[tuple[int, float]]:
             shares.setdefault(column, []).append(share)
     ranked = sorted(shares, key=lambda c: (-len(shares[c]), -mean(shares[c]), c))
     return [(column, mean(shares[column])) for column in ranked]
-
-
-def _charts(comparison: Comparison) -> Iterator[tuple[str, Chart]]:
-    for backbone in comparison.backbones:
-        curves = [(c, read_curves(c)) for c in comparison.of(backbone)[::-1]]
-        background = _background_labels(comparison, backbone)
-        for name in ("under shift", "validation"):
-            if chart := draw_chart([(c, found[name]) for c, found in curves], background):
-                yield f"{backbone_label(backbone)}, {name}", chart
-
-
-def _background_labels(comparison: Comparison, backbone: str) -> set[str]:
-    """Labels shown in grey if there are many lines: all but ERM, CaNet and the best."""
-    contenders = comparison.of(backbone)
-    if len(contenders) <= MAX_COLOURED_LINES:
-        return set()
-    ranking = comparison.ranking(backbone)
-    best = ranking.best_labels if ranking else []
-    return {
-        c.label
-        for c in contenders
-        if c.is_searched or (c.config.method not in ALWAYS_HIGHLIGHTED and c.label not in best)
-    }
-
-
-def _pseudo_environments(contender: Contender) -> PseudoEnvironments | None:
-    """Bars of the first run: pseudo-environments of two runs cannot be matched, so not averaged."""
-    inferred = [(run.config, run.result.inferred_environments) for run in contender.runs]
-    runs = [(config, environments) for config, environments in inferred if environments]
-    if not runs:
-        return None
-    shown_run, first = runs[0]
-    found = [environments for _, environments in runs]
-    layers = []
-    for i in range(len(first.effective)):
-        matches = [one.alignment[i] for one in found if one.alignment]
-        effective = Score([one.effective[i] for one in found], is_share=False)
-        alignment = Score(matches, is_share=False) if matches else None
-        bars = [
-            (SPLIT_NAMES.get(s, s.removeprefix(OOD).removeprefix(LEFT_OUT)), rows[i])
-            for s, rows in first.posterior.items()
-        ]
-        layers.append(LayerEnvironments(effective, alignment, bars))
-    return PseudoEnvironments(contender, shown_run, len(first.posterior["train"][0]), layers)
-
-
-def _changed_settings(config: RunConfig) -> list[Setting]:
-    known = all_methods().get(config.method)
-    return differences(config.settings, asdict(known.settings_type()) if known else {})

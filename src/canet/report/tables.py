@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -27,12 +26,6 @@ class Text(NamedTuple):
 
     text: str
     rank: int = 0
-
-    @property
-    def sort_key(self) -> str:
-        """The number at the start of the text, else the whole text; empty for a gap."""
-        number = re.match(r"[-+−]?\d+(\.\d+)?", self.text)
-        return number[0].replace("−", "-") if number else self.text.replace(GAP, "")
 
 
 @dataclass(frozen=True)
@@ -135,10 +128,6 @@ class Table:
     def json(self) -> str:
         """The whole table, for `read`; scores are between 0 and 1."""
         return json.dumps(asdict(self), ensure_ascii=False) + "\n"
-
-    def is_text(self, column: int) -> bool:
-        """Whether a shown column has no number, so that it is aligned left."""
-        return not any(row[column].text[-1:].isdigit() for row in self.shown_rows)
 
     def parts(self, max_columns: int) -> list[Table]:
         """Split into tables of at most `max_columns` columns of numbers; each keeps the labels."""

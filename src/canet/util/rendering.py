@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 from textwrap import fill
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from canet.util.colour import Colour
 from canet.util.files import atomic_path
 
 if TYPE_CHECKING:
@@ -24,9 +25,11 @@ GAP = "–"
 WIDTH = 98
 EPOCH = datetime(1970, 1, 1)
 NO_BREAK = "\N{NO-BREAK SPACE}"
+PAGES = Path(__file__).parent / "pages"
+"""Style sheet and macros that all pages share."""
 # Placeholder colours, replaced by CSS variables so that charts follow light and dark mode.
-INK, MUTED, LINE = "#000001", "#000002", "#000003"
-VARIABLES = {INK: "ink", MUTED: "muted", LINE: "line"}
+INK, MUTED, LINE, ACCENT, WARN = (f"#00000{i}" for i in range(1, 6))
+VARIABLES = {INK: "ink", MUTED: "muted", LINE: "line", ACCENT: "accent", WARN: "warn"}
 REPRODUCIBLE: Any = {"svg.hashsalt": "canet"}
 PAGE_STYLE: Any = REPRODUCIBLE | {
     "svg.fonttype": "none",
@@ -37,6 +40,7 @@ PAGE_STYLE: Any = REPRODUCIBLE | {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
+    "axes.axisbelow": True,
     "grid.color": LINE,
     "xtick.color": MUTED,
     "ytick.color": MUTED,
@@ -95,17 +99,15 @@ def wrap(text: str, indent: str = "") -> str:
 FORMATS = (number, percent, amount, interval, percent_interval, no_break, wrap)
 
 
-def environment(
-    *folders: tuple[str, str], html: bool = True, **filters: Callable[..., Any]
-) -> Environment:
-    """A Jinja environment for templates in folders of packages, with the formats as filters.
+def environment(*folders: Path, html: bool = True, **filters: Callable[..., Any]) -> Environment:
+    """A Jinja environment for templates in folders and in `pages`, with the formats as filters.
 
     Text is escaped if the templates are HTML.
     """
-    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(
-        loader=ChoiceLoader([PackageLoader(package, folder) for package, folder in folders]),
+        loader=FileSystemLoader([*folders, PAGES]),  # a PackageLoader would import the package
         autoescape=html,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -121,22 +123,25 @@ def write_page(page: str, target: Path) -> None:
         temporary.write_text(page, encoding="utf-8", errors="backslashreplace")
 
 
-def inline_svg(figure: Figure, variables: Mapping[str, str]) -> Markup:
-    """The SVG of a figure as a part of a page, without background and generated ids.
+def inline_svg(figure: Figure, colours: Iterable[Colour] = ()) -> Markup:
+    """The SVG of a figure in `PAGE_STYLE` as a part of a page, without background and ids.
 
-    `variables` maps more placeholder colours to CSS variables.
+    The light code of each colour becomes the dark one in dark mode.
     """
+    from matplotlib import rc_context
+
     text = io.StringIO()
     none = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    figure.savefig(text, format="svg", transparent=True, metadata=none)
+    with rc_context(PAGE_STYLE):
+        figure.savefig(text, format="svg", transparent=True, metadata=none)
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r'<g id="\w+">', "<g>", svg)  # an id with a hyphen was set by the caller
+    svg = re.sub(r'<g id="\w+">', "<g>", svg)
     svg = re.sub(r"(\.\d\d)\d+", r"\1", svg)
     svg = re.sub(r"\s+", " ", svg)
-    for colour, variable in {**VARIABLES, **variables}.items():
-        svg = svg.replace(colour, f"var(--{variable})")
-    return Markup(svg)
+    css = {code: f"var(--{name})" for code, name in VARIABLES.items()}
+    css |= {one.light: f"light-dark({one.light}, {one.dark})" for one in colours}
+    return Markup(re.sub(r"#[0-9a-f]{6}", lambda code: css.get(code[0], code[0]), svg))
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> None:
