@@ -1,8 +1,9 @@
-"""Imports never point to a higher layer and have no cycles."""
+"""Imports, also those by a name in a string, never point to a higher layer and have no cycles."""
 
 from __future__ import annotations
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -35,6 +36,7 @@ LAYERS = [
 MAX_LINES = 500
 MAX_FILES_AT_THE_ROOT = 7
 FILES = sorted(ROOT.rglob("*.py"))
+NAME = re.compile(r"canet\.[\w.:]+")
 PARTS = [path for path in FILES if path != ROOT / "__init__.py"]  # it imports all layers
 
 
@@ -46,10 +48,14 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path) for path in FILES}
 
 
-def imported(path: Path) -> set[str]:
-    """The modules of this package that a file imports anywhere, also for type checkers alone."""
+def imported(source: str) -> set[str]:
+    """The modules of this package that a file imports anywhere, also for type checkers alone.
+
+    A string such as "canet.data.task" or f"canet.methods.{name}" counts as an import: tables of
+    lazy imports, `import_module`, `PackageLoader`, `resolve_name` and `find_spec` have such names.
+    """
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -58,6 +64,11 @@ def imported(path: Path) -> set[str]:
                 name if (name := f"{node.module}.{alias.name}") in MODULES else str(node.module)
                 for alias in node.names
             }
+        elif isinstance(node, ast.Constant) and NAME.fullmatch(str(node.value)):
+            name = str(node.value).replace(":", ".")
+            while name not in MODULES:  # "canet.data.task:ShiftTask" is in canet.data.task
+                name = name.rpartition(".")[0]
+            names |= {name} - {"canet"}
     return names & MODULES
 
 
@@ -67,21 +78,39 @@ def level(module: str) -> int:
     return found
 
 
+def upwards(module: str, source: str) -> set[str]:
+    """The modules of higher layers that a module with this source imports."""
+    return {n for n in imported(source) if n == "canet" or level(n) > level(module)}
+
+
 def test_no_import_points_to_a_higher_layer() -> None:
-    upwards = {
+    found = {
         module_name(path): names
         for path in PARTS
-        if (
-            names := {
-                n for n in imported(path) if n == "canet" or level(n) > level(module_name(path))
-            }
-        )
+        if (names := upwards(module_name(path), path.read_text(encoding="utf-8")))
     }
-    assert upwards == {}
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from canet.FOLDER import name",
+        "if TYPE_CHECKING:\n    import canet.FOLDER",
+        'PackageLoader("canet.FOLDER")',
+        'import_module("canet.FOLDER")',
+        'HOMES = {"Name": "canet.FOLDER.module:Name"}',
+        'resolve_name(f"canet.FOLDER.{name}")',
+    ],
+)
+def test_an_import_upwards_is_found(source: str) -> None:
+    assert upwards("canet.data.task", source.replace("FOLDER", "report")) == {"canet.report"}
+    assert upwards("canet.data.task", source.replace("FOLDER", "util")) == set()
 
 
 def test_imports_have_no_cycle() -> None:
-    graph = {module_name(path): imported(path) - {module_name(path)} for path in FILES}
+    sources = {module_name(path): path.read_text(encoding="utf-8") for path in FILES}
+    graph = {name: imported(source) - {name} for name, source in sources.items()}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

@@ -1,80 +1,66 @@
 import math
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 
 from canet.report.comparison import compare
-from canet.report.curves import MAX_POINTS, Chart, draw_chart, nice_ticks, read_curves
+from canet.report.curves import MAX_BANDS, MAX_POINTS, curve_figure, read_curves
 from canet.report.results import find_results
+from canet.report.sections import legend
 from tests.support.finished import make_config, write_run
 
 SCORES = {"test_id": 0.9, "ood/near": 0.6, "ood/far": 0.5}
 
 
-def chart_of(root: Path, *curves: list[float], background: tuple[str, ...] = ()) -> Chart | None:
-    """A run of ERM for each validation curve."""
-    for seed, curve in enumerate(curves):
-        write_run(root, make_config(seed=seed), SCORES, {"loss": [], "valid": curve})
+def panel(root: Path, *curves: list[float], **methods: list[float]) -> Axes | None:
+    """The panel of a run of ERM for each validation curve, and a run of each method."""
+    configs = [(make_config(seed=seed), curve) for seed, curve in enumerate(curves)]
+    configs += [(make_config(method=name), curve) for name, curve in methods.items()]
+    for config, curve in configs:
+        write_run(root, config, SCORES, {"loss": [], "valid": curve})
     (comparison,) = compare(find_results(root)[0])
-    return draw_chart(
-        [(c, read_curves(c)["validation"]) for c in comparison.contenders], background
-    )
-
-
-def means(chart: Chart) -> np.ndarray:
-    """Epochs and scores $[n, 2]$ of the first line, read off its path as the script does."""
-    path = re.search(r'<g class="line of-\w+.*?<path d="(.*?)"', chart.svg)
-    assert path
-    x, y = np.array(re.findall(r"([-\d.]+) ([-\d.]+)", path[1]), dtype=float).T
-    epochs = np.interp(x, [Chart.left, Chart.right], [1, chart.epochs])
-    share = (Chart.bottom - y) / (Chart.bottom - Chart.top)
-    return np.stack([epochs, chart.lowest + share * (chart.highest - chart.lowest)], axis=1)
+    figure = curve_figure(comparison, legend(comparison.contenders))
+    return figure and figure.axes[0]
 
 
 def test_a_line_is_the_mean_of_the_runs_that_reached_an_epoch(tmp_path: Path) -> None:
-    chart = chart_of(tmp_path, [0.4, 0.5, 0.6], [0.6])
-    assert chart
-    assert means(chart) == pytest.approx(np.array([[1, 50], [2, 50], [3, 60]]), abs=0.1)
-    assert chart.has_bands
-    assert chart.last == {"ERM": pytest.approx(60)}
+    axes = panel(tmp_path, [0.4, 0.5, 0.6], [0.6, 0.7])
+    assert axes
+    assert axes.get_title("left") == "GCN, validation"
+    assert axes.lines[0].get_xdata() == pytest.approx([1, 2, 3])
+    assert axes.lines[0].get_ydata() == pytest.approx([50, 60, 60])
+    assert len(axes.collections) == 1
 
 
 def test_long_curves_are_thinned_and_keep_their_ends(tmp_path: Path) -> None:
-    chart = chart_of(tmp_path, [0.5 + 0.1 * math.sin(i) for i in range(1000)])
-    assert chart
-    assert len(means(chart)) == MAX_POINTS
-    assert means(chart)[[0, -1], 0] == pytest.approx([1, 1000], abs=1)
+    axes = panel(tmp_path, [0.5 + 0.1 * math.sin(i) for i in range(1000)])
+    assert axes
+    epochs = np.asarray(axes.lines[0].get_xdata())
+    assert (len(epochs), epochs[0], epochs[-1]) == (MAX_POINTS, 1, 1000)
 
 
-def test_a_weak_start_does_not_flatten_the_chart(tmp_path: Path) -> None:
-    chart = chart_of(tmp_path, [0.0, *[0.9] * 30, 0.91])
-    assert chart
-    assert chart.lowest >= 85
+def test_a_weak_start_does_not_flatten_the_chart_and_stays_inside_the_frame(tmp_path: Path) -> None:
+    axes = panel(tmp_path, [0.0, *[0.9] * 30, 0.91])
+    assert axes
+    assert axes.get_ylim()[0] >= 85
+    assert all(line.get_clip_on() for line in axes.lines)
 
 
 @pytest.mark.parametrize("curve", [[], [0.5], [math.nan, math.nan]])
 def test_no_chart_without_two_epochs_of_scores(curve: list[float], tmp_path: Path) -> None:
-    assert chart_of(tmp_path, curve) is None
+    assert panel(tmp_path, curve) is None
 
 
-@pytest.mark.parametrize(("low", "high"), [(41.3, 97.9), (50.0, 50.0), (0.0, 100.0)])
-def test_ticks_enclose_the_scores_and_are_few(low: float, high: float) -> None:
-    ticks = nice_ticks(low, high)
-    assert ticks[0] <= low <= high <= ticks[-1]
-    assert 2 <= len(ticks) <= 7
-
-
-def test_background_lines_are_grey_and_below_the_others(tmp_path: Path) -> None:
-    for method in ("irm", "mixup"):
-        history = {"loss": [], "valid": [0.5, 0.6, 0.7]}
-        write_run(tmp_path, make_config(method=method), SCORES, history)
-    chart = chart_of(tmp_path, [0.5, 0.6, 0.7], background=("ERM", "Mixup"))
-    assert chart
-    assert chart.highlighted == ["IRM"]
-    assert list(chart.last)[-1] == "IRM"
-    assert chart.svg.count(" background") == 2
+def test_many_lines_have_no_bands_and_one_entry_each_in_the_legend(tmp_path: Path) -> None:
+    names = ["irm", "mixup", "dann", "coral", "group_dro", "canet"][:MAX_BANDS]
+    curve = [0.5, 0.6, 0.7]
+    axes = panel(tmp_path, curve, [0.6, 0.7, 0.8], **dict.fromkeys(names, curve))
+    assert axes
+    assert (len(axes.lines), len(axes.collections)) == (MAX_BANDS + 1, 0)
+    (legend,) = axes.figure.legends
+    assert len(legend.get_texts()) == MAX_BANDS + 1
 
 
 def test_scores_under_shift_are_the_mean_of_the_sets(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from canet.data import WITHOUT_SPURIOUS
@@ -8,12 +9,12 @@ from canet.defaults import unsearched
 from canet.methods.base import Findings
 from canet.paper.paper_report import CONTEXT
 from canet.report.comparison import compare
+from canet.report.page_tables import Column, PageTable, sort_key
 from canet.report.results import find_results
 from canet.report.score import Score
-from canet.report.section_tables import SectionTable
 from canet.report.sections import Section, make_section
 from canet.store import RunConfig
-from tests.support.finished import make_config, write_run
+from tests.support.finished import change_result, make_config, write_run
 from tests.support.reproduction import Maker
 
 SCORES = {"ood/domain 4": 0.6, "ood/domain 5": 0.5, "test_id": 0.9}
@@ -24,15 +25,15 @@ def section(root: Path) -> Section:
     return make_section(comparison, CONTEXT)
 
 
-def rows(shown: SectionTable) -> dict[str, dict[str, Score]]:
+def rows(shown: PageTable) -> dict[str, dict[str, Score]]:
     """The scores of each row by its contender and their columns."""
     return {
-        contender.label: {
+        row.label: {
             column.name: cell
             for column in shown.columns
             if isinstance(cell := column.cells[i], Score)
         }
-        for i, (contender, _) in enumerate(shown.rows)
+        for i, row in enumerate(shown.rows)
     }
 
 
@@ -60,9 +61,8 @@ def test_published_scores_are_shown_if_the_paper_has_them(tmp_path: Path) -> Non
 def test_other_settings_have_no_published_number(tmp_path: Path) -> None:
     write(tmp_path, make_config("cora", "canet"))
     write(tmp_path, make_config("cora", "canet", num_environments=5))
-    variants = section(tmp_path).variants
-    assert variants
-    assert [subtitle for _, subtitle in variants.rows] == ["GCN, num_environments = 5"]
+    variants, *_ = section(tmp_path).folded
+    assert [row.note for row in variants.rows] == ["GCN, num_environments = 5"]
     found = rows(variants)["CaNet"]
     assert not has_published(found)
     assert not any(score.rank for score in found.values())
@@ -92,33 +92,54 @@ def test_the_best_of_each_column_is_marked_and_controls_never(tmp_path: Path) ->
     }
 
 
-def test_pseudo_environments_have_bars_of_one_run_and_means_of_all(tmp_path: Path) -> None:
+def test_pseudo_environments_have_posteriors_of_one_run_and_means_of_all(tmp_path: Path) -> None:
     maker = Maker(tmp_path)
     for seed in (0, 1):
         maker.run(make_config("cora", "canet", seed=seed))
-    (found,) = section(tmp_path).pseudo_environments
-    assert (found.environments, found.shown_run.seed) == (3, 0)
-    assert [layer.effective.mean for layer in found.layers] == [2.31, 2.9]
-    assert all(len(layer.effective.values) == 2 for layer in found.layers)
-    assert [layer.alignment and layer.alignment.mean for layer in found.layers] == [0.42, 0.05]
-    names = [name for name, _ in found.layers[0].bars]
-    assert names[:4] == ["training", "validation", "test, ID", "domain 4"]
-    assert all(sum(shares) == pytest.approx(1) for _, shares in found.layers[0].bars)
+    first, second = section(tmp_path).environments
+    assert [first.title, second.title] == ["CaNet, GCN, layer 1", "CaNet, GCN, layer 2"]
+    assert "2.31 ± 0.00 of 3" in first.caption
+    assert "0.05 ± 0.00" in second.caption
+    assert [row.label for row in first.rows][:4] == [
+        "training",
+        "validation",
+        "test, ID",
+        "domain 4",
+    ]
+    shares = [[cell.mean for cell in column.cells] for column in first.columns]
+    assert np.sum(shares, axis=0) == pytest.approx(np.ones(len(first.rows)))
 
 
 def test_settings_that_differ_from_the_default_are_shown(tmp_path: Path) -> None:
     default = asdict(unsearched("twitch", "erm", "gcn"))
     write(tmp_path, make_config("twitch", **default | {"hidden": 8}))
-    ((_, changed),) = section(tmp_path).settings
-    assert changed == [("hidden", 8), ("loss", "binary_cross_entropy")]
+    settings, _ = section(tmp_path).folded
+    assert settings.columns[0].cells == ["hidden = 8, loss = binary_cross_entropy"]
 
 
-def test_only_charts_with_many_lines_have_grey_lines(tmp_path: Path) -> None:
-    maker = Maker(tmp_path)
-    for method, level in {"erm": 0.6, "irm": 0.61, "dann": 0.95, "canet": 0.7}.items():
-        maker.run(make_config("cora", method), level)
-    chart = section(tmp_path).charts[0][1]
-    assert set(chart.highlighted) == set(chart.last)
-    maker.run(make_config("cora", "mixup"), 0.5)
-    chart = section(tmp_path).charts[0][1]
-    assert set(chart.highlighted) == {"ERM", "CaNet", "DANN"}
+def test_models_without_a_backbone_or_epochs_are_not_shown_as_if_they_had_them(
+    tmp_path: Path,
+) -> None:
+    linear = make_config(method="linear", backbone="linear")
+    place = write_run(tmp_path, linear, SCORES)
+    change_result(place, selection="none", epochs=0, selected_epoch=0)
+    found = section(tmp_path)
+    assert [table.title for table in found.tables] == ["Models without a backbone"]
+    assert "selected" not in found.tables[0].caption
+    costs = found.folded[-1]
+    assert costs.rows[0].note == ""
+    assert {column.name: column.cells[0].text for column in costs.columns[2:3]} == {
+        "selected epoch": "–"
+    }
+    write(tmp_path, make_config())
+    (table,) = section(tmp_path).tables
+    assert table.title == "GCN and models without a backbone"
+    assert "selected by best validation" in table.caption
+
+
+def test_a_page_sorts_by_the_number_that_a_text_starts_with() -> None:
+    texts = ["GCN", "K = 3", "+1.50", "−2.00 ± 0.10", "1 of 9", "–"]
+    assert [sort_key(text) for text in texts] == ["GCN", "K = 3", "+1.50", "-2.00", "1", ""]
+    assert [Column("", "", [text]).is_text for text in texts] == [
+        *(True, True, False, False, False, True)
+    ]

@@ -83,17 +83,6 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert Table.read(tmp_path / "name.json") == replace(written, rows=list(written.rows))
 
 
-def test_a_page_sorts_by_the_number_that_a_text_starts_with() -> None:
-    row = ["GCN", "K = 3", "+1.50", "−2.00 ± 0.10", "1 of 9", "–"]
-    shown = Table("name", "Title", ["head"] * len(row), [row]).shown_rows[0]
-    assert [text.sort_key for text in shown] == ["GCN", "K = 3", "+1.50", "-2.00", "1", ""]
-
-
-def test_a_column_without_numbers_is_text() -> None:
-    shown = table(["GCN", "ERM", Score([0.7], 1)], ["GCN", "CaNet", Score([], 1)])
-    assert [shown.is_text(column) for column in range(3)] == [True, True, False]
-
-
 def test_a_wide_table_is_split_into_parts_that_keep_their_labels() -> None:
     scores = [Score([value], 1) for value in (0.01, 0.02, 0.03)]
     wide = Table("name", "Title", ["method", "a", "b", "c"], [["ERM", *scores]])

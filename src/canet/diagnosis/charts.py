@@ -53,9 +53,9 @@ def confidence(found: Confidence) -> Markup:
         y, errors = _with_errors([b.accuracy for b in part.bins])
         style: Any = {"marker": "o", "markersize": 3, "elinewidth": 0.6, "label": label}
         left.errorbar([b.confidence for b in part.bins], y, errors, color=colour, **style)
-        kept, y = list(part.abstention), list(part.abstention.values())
-        right.plot(kept, [e.value for e in y], color=colour)
-        low, high = [e.low for e in y], [e.high for e in y]
+        kept, accuracy = list(part.abstention), list(part.abstention.values())
+        right.plot(kept, [one.value for one in accuracy], color=colour)
+        low, high = [one.low for one in accuracy], [one.high for one in accuracy]
         right.fill_between(kept, low, high, color=colour, alpha=0.15, linewidth=0)
     left.set(title="Accuracy by confidence", xlabel="confidence, %", ylabel="accuracy, %")
     right.set(title="Accuracy if only confident predictions are kept", ylabel="accuracy, %")

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from canet.report.comparison import Comparison, Contender
@@ -71,13 +70,13 @@ def curve_figure(comparison: Comparison, legend: Sequence[Contender]) -> Figure 
         axes.set_xlim(1, None)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         tidy(axes, title, "epoch", "score in %")
-    shown = {c.label for _, lines in panels for c, _ in lines}
-    styles = {c.label: _style(c) for c in legend if c.label in shown}
-    handles = [
-        Line2D([], [], color=style.colour, linestyle=style.dashes, label=label)
-        for label, style in styles.items()
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
+    handles = {
+        label: handle
+        for axes in figure.axes
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    shown = [handles[contender.label] for contender in legend if contender.label in handles]
+    figure.legend(handles=shown, loc="outside lower center", ncols=5, frameon=False)
     return figure
 
 

@@ -157,14 +157,14 @@ def environment_tables(contender: Contender) -> Iterator[PageTable]:
 
 def machine_table(runs: Iterable[FinishedRun]) -> PageTable:
     """Number of runs on each device with each combination of versions."""
-    machines = Counter((run.result.device, *run.result.versions.items()) for run in runs)
-    rows, versions = [], []
-    for device, *found in machines:
-        rows.append(Row(device))
-        versions.append(", ".join(f"{name} {version}" for name, version in found))
-    counts = [quantity(count, 0) for count in machines.values()]
-    columns = [Column("versions", "", versions), Column("runs", "", counts)]
-    return PageTable("Machines", rows, columns, head="device")
+    machines = Counter(
+        (run.result.device, ", ".join(map(" ".join, run.result.versions.items()))) for run in runs
+    )
+    columns = [
+        Column("versions", "", [versions for _, versions in machines]),
+        Column("runs", "", [quantity(count, 0) for count in machines.values()]),
+    ]
+    return PageTable("Machines", [Row(device) for device, _ in machines], columns, head="device")
 
 
 def stored_table(table: Table) -> PageTable:

@@ -69,7 +69,7 @@ def make_section(comparison: Comparison, context: ReportContext = NO_CONTEXT) ->
         short_epochs=sorted(number for number in epochs if number < Settings().epochs),
         shifted_columns=[(c, columns) for c in everyone if (columns := _shifted_columns(c))],
         tables=[score_table(comparison, b, metric, context) for b in comparison.backbones],
-        curves=figure and inline_svg(figure, [c.colour for c in ranked]),
+        curves=inline_svg(figure, [c.colour for c in ranked]) if figure else None,
         environments=[table for c in ranked for table in environment_tables(c)],
         folded=[*folded, settings_table(ranked), cost_table(ranked)],
     )
