@@ -14,9 +14,9 @@ import canet
 ROOT = Path(canet.__file__).parent
 LAYERS = [
     {"_version", "errors", "settings", "util"},
-    {"nn"},
     {"scoring"},
     {"data"},
+    {"nn"},
     {"methods"},
     {"store"},
     {"reading"},
@@ -26,8 +26,8 @@ LAYERS = [
     {"estimator"},
     {"runs"},
     {"search"},
-    {"report"},
     {"diagnosis"},
+    {"report"},
     {"paper"},
     {"cli"},
     {"__main__"},

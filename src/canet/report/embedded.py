@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +14,6 @@ from canet.store.run_folder import CONFIG
 from canet.util.files import read_regular
 
 TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
-STARTS = {".png": re.compile(rb"\x89PNG\r\n\x1a\n"), ".svg": re.compile(rb"\s*<(\?xml|svg)\b")}
 MAX_BYTES = 2**25  # per picture
 
 
@@ -36,20 +34,20 @@ class Failure(NamedTuple):
 def figures(folder: Path) -> list[Figure]:
     """The pictures of a folder, sorted by name; SVG is preferred over PNG.
 
-    `ablation-bars-cora.svg` has the title `Ablation: bars cora`. Files that are not pictures, and
-    links to files outside the folder, are left out with a warning.
+    `ablation-bars-cora.svg` has the title `Ablation: bars cora`. Links to files outside the folder
+    are left out with a warning.
     """
     paths = {path.stem: path for suffix in TYPES for path in folder.glob(f"*{suffix}")}
     inside = folder.parent.resolve() / folder.name
     found = []
     for name, path in sorted(paths.items()):
+        if path.resolve().parent != inside:
+            warn_user(f"left out '{path}': the picture is not in this folder")
+            continue
         title = name.replace("_", "-").replace("-", ": ", 1).replace("-", " ")
-        content = read_regular(path, MAX_BYTES) if path.resolve().parent == inside else b""
-        if STARTS[path.suffix].match(content):
-            uri = f"data:{TYPES[path.suffix]};base64,{base64.b64encode(content).decode()}"
-            found.append(Figure(title[0].upper() + title[1:], uri))
-        else:
-            warn_user(f"left out '{path}': it is not a {path.suffix} picture in this folder")
+        content = base64.b64encode(read_regular(path, MAX_BYTES)).decode()
+        uri = f"data:{TYPES[path.suffix]};base64,{content}"
+        found.append(Figure(title[0].upper() + title[1:], uri))
     return found
 
 

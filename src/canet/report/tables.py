@@ -7,9 +7,7 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 from canet.errors import CanetError
 from canet.report.score import Score, rank, to_percent
@@ -19,13 +17,6 @@ from canet.util.rendering import GAP
 Cell = str | Score
 MARKS = {0: ("", ""), 1: ("**", "**"), 2: ("<u>", "</u>")}
 """Rank of a score → what Markdown puts before and after it."""
-
-
-class Text(NamedTuple):
-    """The text of a cell, and the rank of its score."""
-
-    text: str
-    rank: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,36 +60,26 @@ class Table:
                     rows[i][column] = score
         return replace(self, rows=rows)
 
-    @cached_property
-    def heads(self) -> list[str]:
-        """Column heads as shown: `paper` follows each column that has published numbers."""
-        pairs = (
-            [h, "paper"] if self._has_published(i) else [h] for i, h in enumerate(self.columns)
-        )
-        return [head for pair in pairs for head in pair]
+    def texts(self, is_marked: bool = False) -> tuple[list[str], list[list[str]]]:
+        """Heads and rows as text; `paper` follows each column that has published numbers.
 
-    @cached_property
-    def shown_rows(self) -> list[list[Text]]:
-        """The rows that belong to `heads`."""
-        paired = [self._has_published(i) for i in range(len(self.columns))]
-        rows: list[list[Text]] = []
-        for row in self.rows:
-            rows.append([])
-            for cell, has_paper in zip(row, paired, strict=True):
-                score = Score([]) if isinstance(cell, str) else cell
-                rows[-1].append(Text(cell if isinstance(cell, str) else cell.text, score.rank))
-                if has_paper:
-                    rows[-1].append(Text(score.published.text if score.published else GAP))
-        return rows
-
-    def texts(self) -> tuple[list[str], list[list[str]]]:
-        """Heads and rows as plain text."""
-        return self.heads, [[cell.text for cell in row] for row in self.shown_rows]
+        `is_marked`: the best score is bold, the second best underlined, as in Markdown.
+        """
+        heads, columns = list[str](), list[list[str]]()
+        for i, head in enumerate(self.columns):
+            cells = [row[i] for row in self.rows]
+            heads.append(head)
+            columns.append([_text(cell, is_marked) for cell in cells])
+            if self._has_published(i):
+                heads.append("paper")
+                paper = [isinstance(cell, Score) and cell.published for cell in cells]
+                columns.append([one.text if one else GAP for one in paper])
+        return heads, [list(row) for row in zip(*columns, strict=True)]
 
     def markdown(self) -> str:
-        """Title, notes and table; the best score is bold, the second best underlined."""
-        rows = [[cell.text.join(MARKS[cell.rank]) for cell in row] for row in self.shown_rows]
-        lines = [self.heads, ["---"] * len(self.heads), *rows]
+        """Title, notes and table."""
+        heads, rows = self.texts(is_marked=True)
+        lines = [heads, ["---"] * len(heads), *rows]
         notes = "".join(f"{note}\n\n" for note in self.notes)
         table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
         return f"# {self.title}\n\n{notes}{table}"
@@ -154,6 +135,12 @@ class Table:
     def _has_published(self, column: int) -> bool:
         """Whether any row of a column has a published number."""
         return any(score.published for score in self._scores(column))
+
+
+def _text(cell: Cell, is_marked: bool) -> str:
+    if isinstance(cell, str):
+        return cell
+    return cell.text.join(MARKS[cell.rank]) if is_marked else cell.text
 
 
 def _numbers(score: Score) -> list[str]:
