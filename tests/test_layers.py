@@ -15,8 +15,8 @@ ROOT = Path(canet.__file__).parent
 LAYERS = [
     {"_version", "errors", "settings", "util"},
     {"scoring"},
-    {"nn"},
     {"data"},
+    {"nn"},
     {"methods"},
     {"store"},
     {"reading"},
