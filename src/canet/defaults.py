@@ -16,9 +16,8 @@ from typing import Any
 
 from canet.data import CENTRED_PER_GRAPH, DATASETS, WITHOUT_SPURIOUS
 from canet.errors import CanetError, ChecksumError, InputError, first_line
-from canet.methods import METHODS
 from canet.methods.base import ModelSettings
-from canet.models import MethodClass, describe_method
+from canet.models import MethodClass, all_methods, describe_method
 from canet.settings import override
 from canet.util.files import read_json
 from canet.util.schema import CHECKSUM, checksum_of
@@ -83,7 +82,7 @@ def changed(method: str | MethodClass, changes: Mapping[str, Any]) -> ModelSetti
     """Return the defaults of a method, or of `auto`, with some settings changed."""
     settings = _default(method)
     for name in changes.keys() - asdict(settings).keys():
-        owners = [m.name for m in METHODS.values() if name in asdict(m.settings_type())]
+        owners = [m.name for m in all_methods().values() if name in asdict(m.settings_type())]
         if owners:
             raise InputError(
                 f"method '{describe_method(method).name}' has no setting '{name}': remove it, or "

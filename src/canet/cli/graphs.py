@@ -62,7 +62,8 @@ def fit(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="Models that auto compares: robust (default), or fast, without networks."
+            help="Models that auto compares: robust (default), fast, without networks, or names "
+            "such as linear,erm-sage."
         ),
     ] = None,
     time_limit: Annotated[
@@ -96,11 +97,9 @@ def fit(
 
     changes = settings.changes
     get_backbone_name(method, backbone)
-    if method != "auto" and (preset is not None or time_limit is not None):
-        option = "--time-limit" if preset is None else "--preset"
-        raise CanetError(f"{option} is only for method auto: leave out {option}, or --method")
+    choice = {"preset": preset, "time_limit": time_limit}
     if warm_start is None:
-        changed(method, changes | ({} if preset is None else {"preset": preset}))
+        changed(method, changes | {n: v for n, v in choice.items() if v is not None})
     elif (
         method != "auto"
         or balanced
@@ -145,7 +144,7 @@ def fit(
         verbose=not output.silent,
         **changes,
     )
-    if model.keep_on_interrupt and model.method_name == "auto" and not output.silent:
+    if model.keep_on_interrupt and model.compares_models and not output.silent:
         print("Press Ctrl-C to stop and keep the models that are finished.", file=sys.stderr)
     try:
         with exclusive_lock(work), fit_display("reading", quiet=not model.verbose) as display:
@@ -182,7 +181,7 @@ def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
         "scores": model.scores_,
         "baselines": model.baselines_,
         "baseline": model.baseline_name,
-        "selection": "held-out likelihood" if model.candidates_ else "best validation",
+        "selection": "held-out likelihood" if model.compares_models else "best validation",
         "selected_epoch": model.selected_epoch_,
         "environments_seen": model.environments_seen_,
         "shifted_columns": shifted,

@@ -49,6 +49,11 @@ class BaseClassifier:
         """Name of the method."""
         return describe_method(self.method).name
 
+    @property
+    def compares_models(self) -> bool:
+        """Whether the method compares several models, as `auto` does."""
+        return describe_method(self.method).traits.compares_models
+
     def open_graph(self, data: GraphLike, in_memory: bool = True) -> GraphObject:
         """Return a graph with the feature columns that the model was trained on.
 

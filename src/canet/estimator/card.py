@@ -15,7 +15,7 @@ from canet.training.trainer import versions
 def model_card(model: Any, has_reference: bool) -> str:
     """Return the Markdown text of a fitted `NodeClassifier`."""
     data, encoding = model.data_, model.encoding_
-    is_auto = bool(model.candidates_)
+    is_auto = model.compares_models
     name = model.method_name if is_auto else f"{model.method_name}-{model.backbone_name}"
     rule = "weights by held-out likelihood" if is_auto else "epoch with the best validation score"
     columns = f"arrays without names; left out: {listed(model.left_out_ or ['none'])}"

@@ -80,7 +80,8 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
         undirected: If True, each edge is used in both directions. If False, only in its own
             direction. None is like False, but warns if few edges have a reverse edge.
         preset: Models that `auto` compares: `robust` (linear models, trees and networks, the
-            default) or `fast` (without networks).
+            default), `fast` (without networks), or a list of presets and models, such as
+            `["linear", "erm-sage"]`.
         time_limit: Seconds after which `auto` compares no more models. The first, a linear model,
             is always finished, and the chosen models are then scored. None: no limit.
         keep_on_interrupt: If True, Ctrl-C ends the comparison of `auto`, and `fit` continues with
@@ -135,7 +136,7 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
         metric: str = "accuracy",
         class_weight: dict[Any, float] | str | None = None,
         undirected: bool | None = None,
-        preset: str | None = None,
+        preset: str | Sequence[str] | None = None,
         time_limit: float | None = None,
         keep_on_interrupt: bool = False,
         n_jobs: int = 1,
@@ -379,10 +380,7 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
             raise InputError("callbacks must be a list of functions: pass callbacks=[f]")
         get_backbone_name(self.method, self.backbone)
         choice = {n: v for n in ("preset", "time_limit") if (v := getattr(self, n)) is not None}
-        for name in choice.keys() - declared:
-            raise InputError(f"{name} is only for method 'auto': leave out {name} or method")
-        uses_pool = describe_method(self.method).traits.uses_pool
-        if uses_pool and self.callbacks and (self.n_jobs != 1 or self.ray):
+        if self.compares_models and self.callbacks and (self.n_jobs != 1 or self.ray):
             raise InputError("callbacks need n_jobs=1 and no Ray: they are called in this process")
         return changed(self.method, changes | choice)
 
@@ -397,8 +395,8 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
         begin: float,
     ) -> Fitted:
         """Train, or continue the training of an `earlier` model; time limits count from `begin`."""
-        uses_pool = describe_method(self.method).traits.uses_pool
-        pool = open_pool(self.n_jobs, self.ray, str(self.device)) if uses_pool else None
+        how = self.n_jobs, self.ray, str(self.device)
+        pool = open_pool(*how) if self.compares_models else None
         threads = torch.get_num_threads()
         if pick_device(self.device).type != "cuda":
             threads = max(1, min(threads, task.num_nodes // NODES_PER_THREAD))

@@ -16,7 +16,7 @@ def held_out_score(model: NodeClassifier, data: GraphLike | None) -> float | Non
 
     Returns the mean score on these parts, as `auto` measures it; None for `auto`, which has it.
     """
-    if model.candidates_:
+    if model.compares_models:
         return None
     if data is None:
         raise InputError("held_out needs the training graph: pass data (--training)")

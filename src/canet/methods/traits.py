@@ -17,7 +17,8 @@ class Traits:
             otherwise.
         capturable: Whether a training step can be captured as a CUDA graph. It must not draw random
             numbers on the CPU or branch on values of tensors.
-        uses_pool: Whether it can train in several processes or on a cluster (`Options.pool`).
+        compares_models: Whether it trains several models, as `auto` does: in other processes or on
+            a cluster (`Options.pool`), and Ctrl-C can keep those that are finished.
         on_cpu: Whether it computes on the CPU, also if there is a GPU.
     """
 
@@ -25,5 +26,5 @@ class Traits:
     uses_edge_weights: bool = True
     trains_in_batches: bool = False
     capturable: bool = False
-    uses_pool: bool = False
+    compares_models: bool = False
     on_cpu: bool = False

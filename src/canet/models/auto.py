@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 import os
 import shutil
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Future
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from signal import SIGINT
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -27,7 +26,7 @@ from canet.methods.interventions import InterventionWarning
 from canet.models.average import Average
 from canet.models.base import Fitted, Learner, OutOfTime
 from canet.models.parts import VALID, Logits, Parts, weights_of
-from canet.models.portfolio import ON_CPU, PRESETS, Recipe, recipes_of
+from canet.models.portfolio import Recipe, parse_preset, recipes_of
 from canet.models.trees import import_boosting
 from canet.reading.prepared import forget_large
 from canet.settings import setting
@@ -42,8 +41,6 @@ from canet.util.processes import Processes
 from canet.util.signals import received_signal
 
 CPU = torch.device("cpu")
-Report = Callable[[int, int, float], None]
-"""Called with the number of a model, its finished trainings and its last validation score."""
 LATE = "the time limit was reached"
 STOPPED = "the comparison was stopped"
 AVERAGE, LARGEST_CLASS = "average of the members", "largest class"
@@ -55,12 +52,16 @@ class AutoSettings(Settings):
 
     preset: str = setting(
         "robust",
-        "models to compare: linear models, trees and networks (robust), or without networks (fast)",
-        choices=tuple(PRESETS),
+        "models to compare: linear models, trees and networks (robust), without networks (fast), "
+        "or names such as linear,erm-sage",
     )
     time_limit: float = setting(1e6, "seconds after which no more models are compared", minimum=0)
     dropout: float = setting(0.5, "dropout probability", minimum=0, below=1)
     epochs: int = setting(200, "number of training epochs of each network", minimum=1)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "preset", ",".join(parse_preset(self.preset)))
+        super().__post_init__()
 
     @property
     def reads_raw(self) -> bool:
@@ -112,7 +113,7 @@ class Auto(Learner):
     colour = Colour("#000000", "#e6e6e6")
     summary = "averages models by how well they predict held-out parts of the training data"
     paper = "No paper; measured on https://canet-dev.github.io/canet/results/choice.html"
-    traits = Traits(trains_in_batches=True, uses_pool=True)
+    traits = Traits(trains_in_batches=True, compares_models=True)
     settings_type = AutoSettings
     settings: AutoSettings
 
@@ -158,10 +159,6 @@ class Auto(Learner):
         on_progress: Progress | None = None,
     ) -> Iterator[Tried]:
         """Train the models of the preset in their order; after the time limit, only name them."""
-        if work is None and self.options.pool:
-            with tempfile.TemporaryDirectory(prefix="canet-") as folder:
-                yield from self.try_all(parts, seed, Path(folder), on_progress)
-            return
         deadline = (self.options.begin or time.time()) + self.settings.time_limit
         timed = Auto(self.settings, replace(self.options, pool=None, deadline=deadline))
         how = self.settings.in_batches, self.device.type, self._trains_apart
@@ -192,7 +189,8 @@ class Auto(Learner):
     ) -> Iterator[Tried]:
         """Try the models in their order until the deadline; the first one ends in any case.
 
-        The first one is tried on all parts. The others are tried on those that are hard for it.
+        The first one is tried on all parts, and the others on those that are hard for it: with a
+        pool in its workers, without one those that do not use the GPU in processes of their own.
         """
         count = len(recipes)
 
@@ -201,85 +199,31 @@ class Auto(Learner):
                 each = len(parts.tasks)
                 on_progress(i * each + min(done, each), count * each, score)
 
-        with self._helpers(() if pool else recipes) as helpers:
+        apart = [i for i in range(1, count) if self._trains_apart and recipes[i].traits.on_cpu]
+        jobs = list(range(1, count)) if pool else apart
+        options = self.options if pool else replace(self.options, device="cpu", callbacks=())
+        shared = Auto(self.settings, options), parts, seed
+        workers = _processes(len(jobs)) if jobs and not pool else nullcontext(pool)
+        with workers as helpers, TemporaryDirectory(prefix="canet-") as folder:
             first = self._try(parts, 0, recipes[0], seed, work)
             parts.keep_hardest(first.logits)
             yield first
-            if pool is None or work is None:
-                yield from self._here(parts, recipes, seed, work, report, helpers)
-            else:
-                yield from self._in_pool(parts, recipes, seed, work, report, pool)
-
-    @contextmanager
-    def _helpers(self, recipes: Sequence[Recipe]) -> Iterator[Processes | None]:
-        """Start a process for each model that does not use the GPU, if others are trained there."""
-        count = sum(recipe.method in ON_CPU for recipe in recipes)
-        if not (self._trains_apart and count):
-            yield None
-            return
-        with Processes(count) as helpers:
-            for _ in range(count):  # they import packages while the first model is trained
-                helpers.submit(import_boosting)
-            yield helpers
-
-    def _here(
-        self,
-        parts: Parts,
-        recipes: Sequence[Recipe],
-        seed: int,
-        work: Path | None,
-        report: Report,
-        helpers: Processes | None,
-    ) -> Iterator[Tried]:
-        """Try all models but the first, one after the other, and those that helpers can train."""
-        apart: dict[int, Future[Tried]] = {}
-        if helpers is not None:
-            options = replace(self.options, device="cpu", callbacks=())
-            shared = helpers.share((Auto(self.settings, options), parts, seed))
-            jobs = {i: one for i, one in enumerate(recipes) if i and one.method in ON_CPU}
-            apart = {i: helpers.submit(_try_apart, shared, (i, jobs[i]), work) for i in jobs}
-        for i, recipe in enumerate(recipes[1:], 1):
-            one: Tried | None = None
-            with suppress(BrokenExecutor):  # if its process died, this one trains the model
-                one = apart[i].result() if i in apart else None
-            if one is not None:
-                report(i, len(parts.tasks), one.score)
-            elif time.time() < self.options.deadline:
-                one = self._try(parts, i, recipe, seed, work, partial(report, i))
-            yield one or Tried(recipe.name, failure=LATE)
-
-    def _in_pool(
-        self,
-        parts: Parts,
-        recipes: Sequence[Recipe],
-        seed: int,
-        work: Path,
-        report: Report,
-        pool: Pool,
-    ) -> Iterator[Tried]:
-        """Try all models but the first in other processes or on other machines."""
-        numbers, count = [parts.numbers[part] for part in parts.tasks], len(recipes)
-        finished = {
-            i
-            for i in range(1, count)
-            if all(_is_finished(_folder(work, recipes[i], part, seed)) for part in numbers)
-        }
-        due = (i for i in range(1, count) if time.time() < self.options.deadline)
-        shared, new = (self, parts, seed), ((i, recipes[i]) for i in due if i not in finished)
-        found = run_all(pool, _try, new, shared=shared, root=work, in_order=True)
-        for i in range(1, count):
-            # The files of finished runs may not be on the machine of a worker.
-            one: Tried | WorkerDied | None
-            if i in finished:
-                one = self._try(parts, i, recipes[i], seed, work)
-            else:
-                _, one = next(found, (i, None))
-            if isinstance(one, WorkerDied):
-                raise one
-            if one is None:
-                return
-            report(i, len(numbers), one.score)
-            yield one
+            finished = {i for i in jobs if _is_tried(recipes[i], parts, seed, work)}
+            due = (i for i in jobs if time.time() < self.options.deadline)
+            new = ((i, recipes[i]) for i in due if i not in finished)
+            root = work or Path(folder)
+            found = run_all(helpers, _try, new, shared=shared, root=root, in_order=True)
+            for i, recipe in enumerate(recipes[1:], 1):
+                one: Tried | WorkerDied | None = None
+                if i in jobs and i not in finished:
+                    _, one = next(found, (i, None))
+                if isinstance(one, WorkerDied) and pool:
+                    raise one
+                if isinstance(one, Tried):
+                    report(i, len(parts.tasks), one.score)
+                elif i in finished or time.time() < self.options.deadline:
+                    one = self._try(parts, i, recipe, seed, work, partial(report, i))
+                yield one if isinstance(one, Tried) else Tried(recipe.name, failure=LATE)
 
     def _try(
         self,
@@ -403,17 +347,26 @@ def _is_finished(folder: Path) -> bool:
     return run.finished
 
 
+def _is_tried(recipe: Recipe, parts: Parts, seed: int, work: Path | None) -> bool:
+    """Whether all trainings of a model are finished; other machines may not have their files."""
+    numbers = [parts.numbers[part] for part in parts.tasks]
+    return work is not None and all(
+        _is_finished(_folder(work, recipe, number, seed)) for number in numbers
+    )
+
+
+def _processes(count: int) -> Processes:
+    """Return processes that import packages now, while the first model is trained."""
+    processes = Processes(count)
+    for _ in range(count):
+        processes.submit(import_boosting)
+    return processes
+
+
 def _try(shared: tuple[Auto, Parts, int], job: tuple[int, Recipe], work: Path | None) -> Tried:
     """Try a model in a worker."""
     auto, parts, seed = shared
     return auto._try(parts, *job, seed, work)
-
-
-def _try_apart(
-    shared: Callable[[], tuple[Auto, Parts, int]], job: tuple[int, Recipe], work: Path | None
-) -> Tried:
-    """Try a model in a process that helps this one."""
-    return _try(shared(), job, work)
 
 
 def _named(callback: Callback, model: str) -> Callback:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from typing import Any
 
-from canet.methods import Settings, get_method
+from canet.errors import check_name
+from canet.methods import BACKBONES, Settings, Traits
 from canet.methods.base import ModelSettings
 from canet.models.base import Learner, Options
-from canet.models.linear import Linear
-from canet.models.network import Network
-from canet.models.trees import Trees
+from canet.models.registry import (
+    all_methods,
+    describe_method,
+    get_backbone_name,
+    get_learner,
+    is_network,
+)
 from canet.settings import override
-
-TABULAR: dict[str, type[Learner]] = {"linear": Linear, "trees": Trees}
 
 
 @dataclass(frozen=True)
@@ -38,20 +42,21 @@ class Recipe:
         """Method and backbone, such as `erm-sage`."""
         return "-".join(filter(None, (self.method, self.backbone)))
 
+    @property
+    def traits(self) -> Traits:
+        """What the method or learner of the model needs and can do."""
+        return describe_method(self.method).traits
+
     def learner(self, shared: Settings, options: Options | None = None, **chosen: Any) -> Learner:
         """Return the learner of the model; `chosen` settings replace all others."""
         settings = override(self.settings(shared), chosen)
-        if self.method in TABULAR:
-            return TABULAR[self.method](settings, options)
-        return Network(self.method, self.backbone, settings, options)
+        return get_learner(self.method, self.backbone or None, settings, options)
 
     def settings(self, shared: Settings) -> ModelSettings:
-        """Return all settings of the model; those not in `changes` are the shared ones."""
-        if self.method in TABULAR:
-            return override(TABULAR[self.method].settings_type(), self.changes)
-        names = {f.name for f in fields(Settings)}
-        common = {name: value for name, value in asdict(shared).items() if name in names}
-        return override(get_method(self.method).settings_type(), {**common, **self.changes})
+        """Return all settings of the model; those of networks are shared, if not in `changes`."""
+        kind = describe_method(self.method).settings_type
+        names = [f.name for f in fields(Settings)] if issubclass(kind, Settings) else []
+        return override(kind(), {name: getattr(shared, name) for name in names} | {**self.changes})
 
 
 OWN = {"neighbours": False}
@@ -83,23 +88,51 @@ PRESETS: dict[str, tuple[Recipe, ...]] = {
 ORDER_IN_BATCHES = {"cpu": ("linear", "erm-sage", "trees"), "cuda": ("erm-sage", "linear", "trees")}
 """Models that come after the first one in training in batches, by device: sampling hardly changes
 GraphSAGE, a GPU trains it fast, and trees of many nodes take long."""
-ON_CPU = ("trees",)
-"""Methods that compute on the CPU, also if there is a GPU."""
+
+
+def parse_preset(preset: str | Iterable[str]) -> dict[str, tuple[Recipe, ...]]:
+    """Return the models of each name in a list, or in a text with commas; each name occurs once.
+
+    A name is that of a preset, or METHOD[-BACKBONE], such as `erm-sage`, `linear` or the name of a
+    learner of another package.
+    """
+    names = preset.split(",") if isinstance(preset, str) else [*map(str, preset)]
+    return dict(_named(name.strip()) for name in names)
+
+
+def _named(name: str) -> tuple[str, tuple[Recipe, ...]]:
+    methods = [known for known, kind in all_methods().items() if not kind.traits.compares_models]
+    head, _, tail = name.rpartition("-")
+    is_pair = head.lower() in methods or (head != "" and tail.lower() in BACKBONES)
+    is_pair = is_pair and name not in methods  # the name of a learner may have a hyphen
+    method, backbone = (head, tail) if is_pair else (name, None)
+    method = check_name("model", method, methods if is_pair else [*PRESETS, *methods])
+    if method in PRESETS:
+        return method, PRESETS[method]
+    backbone = get_backbone_name(method, backbone)
+    recipe = Recipe(method, backbone if is_network(method) else "")
+    return recipe.name, (recipe,)
 
 
 def recipes_of(
     preset: str, in_batches: bool, device: str = "cpu", apart: bool = False
 ) -> tuple[Recipe, ...]:
-    """Return the models of a preset; in batches without interventions, and in another order.
+    """Return the models of a preset or of several names, each model once.
 
-    The models that are trained `apart` from those on a GPU come last.
+    The first model finds the hardest held-out parts for all models, and is trained without a time
+    limit. In batches, models have no interventions, and the others have another order. If models
+    for the CPU are trained `apart` from those on a GPU, they come last.
     """
-    if not in_batches:
-        return tuple(sorted(PRESETS[preset], key=lambda one: apart and one.method in ON_CPU))
-    chosen = []
-    for one in PRESETS[preset]:
-        changes = {name: v for name, v in one.changes.items() if name != "interventions"}
-        chosen.append(replace(one, changes=changes))
-    order = {name: i for i, name in enumerate(ORDER_IN_BATCHES[device])}
-    first, *others = chosen
-    return (first, *sorted(others, key=lambda one: order.get(one.model, len(order))))
+    models: dict[str, Recipe] = {}
+    for one in chain(*parse_preset(preset).values()):
+        left_out = "interventions" if in_batches else ""
+        kept = {name: value for name, value in one.changes.items() if name != left_out}
+        recipe = replace(one, changes=kept)
+        models.setdefault(recipe.name, recipe)
+    first, *others = models.values()
+    if in_batches:
+        order = {name: i for i, name in enumerate(ORDER_IN_BATCHES[device])}
+        others.sort(key=lambda one: order.get(one.model, len(order)))
+    else:
+        others.sort(key=lambda one: apart and one.traits.on_cpu)
+    return first, *others

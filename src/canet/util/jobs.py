@@ -83,7 +83,10 @@ def run_all(
     root: Path,
     in_order: bool = False,
 ) -> Iterator[tuple[Job, T | WorkerDied]]:
-    """Yield each job with its result. The next job is taken only when the pool can start it.
+    """Start jobs, and return an iterator over each job with its result.
+
+    A pool starts its first jobs now. Each further job is taken only when the pool can start it, and
+    while the caller waits for a result.
 
     If a worker dies, perhaps because of another job, its job is repeated after all others, when no
     other job runs. If its worker dies again, the result is a `WorkerDied`. Any other exception of a
@@ -99,14 +102,16 @@ def run_all(
         in_order: Yield the jobs in their order; otherwise in the order in which they end.
     """
     if pool is None:
-        yield from ((job, function(shared, job, root)) for job in jobs)
-        return
-    waiting: dict[int, tuple[Job, T | WorkerDied]] = {}
+        return ((job, function(shared, job, root)) for job in jobs)
+    numbered = _run_numbered(pool, function, enumerate(jobs), shared, root)
+    return _in_order(numbered) if in_order else ((job, result) for _, job, result in numbered)
+
+
+def _in_order(results: Iterator[tuple[int, Job, T]]) -> Iterator[tuple[Job, T]]:
+    """Yield results in the order of their numbers, which start from 0."""
+    waiting: dict[int, tuple[Job, T]] = {}
     next_number = 0
-    for number, job, result in _run_numbered(pool, function, enumerate(jobs), shared, root):
-        if not in_order:
-            yield job, result
-            continue
+    for number, job, result in results:
         waiting[number] = job, result
         while next_number in waiting:
             yield waiting.pop(next_number)
@@ -121,37 +126,42 @@ def _run_numbered(
     root: Path,
 ) -> Iterator[tuple[int, Job, T | WorkerDied]]:
     value = pool.share(shared)
+    running: dict[Future[tuple[T, Files]], tuple[int, Job]] = {}
 
     def start(job: Job) -> Future[tuple[T, Files]]:
         return pool.submit(_call, function, value, job, None if pool.remote else root)
+
+    def start_next() -> None:
+        for number, job in islice(jobs, pool.size - len(running)):
+            running[start(job)] = number, job
 
     def finish(future: Future[tuple[T, Files]]) -> T:
         result, files = future.result()
         _write_files(files, root)
         return result
 
-    running: dict[Future[tuple[T, Files]], tuple[int, Job]] = {}
-    repeated: list[tuple[int, Job]] = []
-    while True:
-        for number, job in islice(jobs, pool.size - len(running)):
-            running[start(job)] = number, job
-        if not running:
-            break
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
-            number, job = running.pop(future)
+    def results() -> Iterator[tuple[int, Job, T | WorkerDied]]:
+        repeated: list[tuple[int, Job]] = []
+        while running:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                number, job = running.pop(future)
+                try:
+                    result = finish(future)
+                except BrokenExecutor:
+                    repeated.append((number, job))
+                else:
+                    yield number, job, result
+            start_next()
+        for number, job in repeated:
             try:
-                result = finish(future)
-            except BrokenExecutor:
-                repeated.append((number, job))
+                result = finish(start(job))
+            except BrokenExecutor as error:
+                yield number, job, WorkerDied(worker_exit_reason(error))
             else:
                 yield number, job, result
-    for number, job in repeated:
-        try:
-            result = finish(start(job))
-        except BrokenExecutor as error:
-            yield number, job, WorkerDied(worker_exit_reason(error))
-        else:
-            yield number, job, result
+
+    start_next()
+    return results()
 
 
 def _call(
