@@ -78,14 +78,12 @@ def plan_training(
     place, free = pick_device(device), free_memory() or sys.maxsize
     room = torch.cuda.mem_get_info(place)[0] if place.type == "cuda" else free
     shares = processes if processes > 0 else os.cpu_count() or 1
-    needed = shares * STEP * _sizes(graph, getattr(settings, "hidden", 0))[1]
-    fits = needed <= room
-    loads, how = True, []
+    needed = shares * STEP * _sizes(graph, settings.width)[1]
+    fits, loads, how = needed <= room, True, []
     if describe_method(method).traits.trains_in_batches:
         stays = is_store and not fits_in_memory(graph, shares)
-        loads = not stays or getattr(settings, "direction", "along") != "along"
-        intervenes = getattr(settings, "interventions", "none") != "none"
-        if isinstance(settings, Settings) and not intervenes and not (loads and fits):
+        loads = not (stays and settings.can_stay_on_disk)
+        if isinstance(settings, Settings) and settings.can_be_in_batches and not (loads and fits):
             fanout = (FANOUT + FANOUT[-1:] * settings.num_layers)[: settings.num_layers]
             settings = replace(settings, batch_size=BATCH_SIZE, fanout=",".join(map(str, fanout)))
             how = [f"training in batches of {BATCH_SIZE:,}"]

@@ -47,6 +47,21 @@ class ModelSettings:
         """Whether columns with large numbers hide the others, because none is scaled."""
         return self.scaling == "raw"
 
+    @property
+    def width(self) -> int:
+        """Width of the hidden layers; 0 if there are none."""
+        return 0
+
+    @property
+    def can_stay_on_disk(self) -> bool:
+        """Whether a model reads the neighbours in the order in which a graph store has them."""
+        return True
+
+    @property
+    def can_be_in_batches(self) -> bool:
+        """Whether training can read some of the nodes at a time, with a `batch_size`."""
+        return False
+
 
 @dataclass(frozen=True)
 class Settings(ModelSettings):
@@ -100,6 +115,18 @@ class Settings(ModelSettings):
     def in_batches(self) -> bool:
         fanout = parse_fanout(self.fanout, self.num_layers)
         return self.batch_size > 0 or any(count > 0 for count in fanout)
+
+    @property
+    def width(self) -> int:
+        return self.hidden
+
+    @property
+    def can_stay_on_disk(self) -> bool:
+        return self.direction == "along"
+
+    @property
+    def can_be_in_batches(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True)

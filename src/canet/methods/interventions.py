@@ -68,6 +68,10 @@ class InterventionSettings(Settings):
         6, "number of groups to infer with interventions=inferred", minimum=2, maximum=1000
     )
 
+    @property
+    def can_be_in_batches(self) -> bool:
+        return self.interventions == "none"
+
 
 class InterventionWarning(InputWarning):
     """Interventions change no columns, or too many."""

@@ -34,7 +34,7 @@ def fanout_of(
             f"method '{method_type.name}' needs all training nodes at once: {how}, or choose "
             "another method"
         )
-    if getattr(settings, "interventions", "none") != "none":
+    if not settings.can_be_in_batches:
         raise InputError(
             "interventions need all training nodes at once: leave out batch_size and fanout"
         )
