@@ -20,7 +20,7 @@ import typer
 
 from canet.cli import app
 from canet.data.benchmarks import synthetic
-from canet.models import auto, parts
+from canet.models import parts, portfolio
 from canet.models.shifts import simulate_shifts
 from canet.util.files import read_json
 from tests.support.browser import run_in
@@ -214,8 +214,8 @@ def test_the_code_of_a_page_runs(
 
     `auto` tries one model with one held-out part, and the built-in graph is small.
     """
-    for name in auto.PRESETS:
-        monkeypatch.setitem(auto.PRESETS, name, FEW[1:2])
+    for name in portfolio.PRESETS:
+        monkeypatch.setitem(portfolio.PRESETS, name, FEW[1:2])
     monkeypatch.setattr(parts, "simulate_shifts", lambda task: simulate_shifts(task)[:1])
     monkeypatch.setattr(synthetic, "NUM_USERS", 300)
     (tmp_path / "counties").symlink_to(ROOT / "examples" / "counties")

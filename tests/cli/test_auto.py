@@ -108,7 +108,7 @@ def test_processes_choose_as_one_does(place: Path, monkeypatch: pytest.MonkeyPat
     ("options", "words"),
     [
         (("--backbone", "sage"), "--backbone"),
-        (("--preset", "slow"), "robust"),
+        (("--preset", "linear,slow"), "robust"),
         (("--set", "tau=2"), "canet"),
     ],
 )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
+import pytest
+
 from canet.cli.catalogue import datasets
-from canet.data import describe
-from canet.data.benchmarks.catalog import DATASETS
+from canet.data import describe, load_task
+from canet.data.benchmarks.catalog import DATASETS, Catalogue
+from canet.data.benchmarks.synthetic import Synthetic
 from canet.methods import BACKBONES, Settings
 from canet.models import all_methods
 from tests.support.commands import Answer, Canet
@@ -76,6 +80,20 @@ def test_one_data_set_shows_its_splits_and_files(canet: Canet, small_root: Path)
     rows = cells(answer)
     assert {"train", "valid", "test_id", "ood/steps 11-14", "left_out/steps 43-49"} <= {*rows}
     assert rows["elliptic/raw/elliptic_txs_classes.csv"][1] == "present"
+
+
+class Villages(Synthetic):
+    name = "villages"
+
+
+def test_data_sets_of_other_packages_are_listed(
+    canet: Canet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = EntryPoint("villages", f"{__name__}:Villages", "canet.datasets")
+    monkeypatch.setattr("canet.util.plugins._all_entry_points", lambda: EntryPoints([entry]))
+    monkeypatch.setattr(DATASETS, "data", Catalogue({}).data)
+    assert list(canet("datasets", "--json").content) == ["villages"]
+    assert load_task("villages").name == "villages"
 
 
 def test_methods_are_listed_with_their_settings_and_papers(canet: Canet) -> None:

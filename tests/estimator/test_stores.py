@@ -16,7 +16,7 @@ import canet
 from canet import GraphStore, GraphStoreWriter, NodeClassifier
 from canet.data.graph_files import ReadOptions, Roles, read_columns
 from canet.errors import InputError
-from canet.models import auto
+from canet.models import auto, portfolio
 from canet.models.portfolio import Recipe
 from canet.nn import Features
 from canet.reading import pieces
@@ -212,7 +212,7 @@ def test_linear_models_trees_and_networks_predict_a_store_as_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipes = (Recipe("linear"), Recipe("trees"), Recipe("erm", "sage"), Recipe("canet", "gcn"))
-    monkeypatch.setitem(auto.PRESETS, "robust", recipes)
+    monkeypatch.setitem(portfolio.PRESETS, "robust", recipes)
     monkeypatch.setattr(auto, "weights_of", lambda found: [1 / 4] * 4)
     store = write_store(tmp_path / "store", weighted=True)
     model = NodeClassifier(epochs=3, hidden=8, device="cpu").fit(store)
@@ -230,7 +230,7 @@ def test_models_of_an_ensemble_predict_a_store_on_a_gpu_as_on_the_cpu(
     tmp_path: Path, room: bool, some: list[int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipes = (Recipe("erm", "transformer"), Recipe("canet", "gcn"), Recipe("erm", "sage"))
-    monkeypatch.setitem(auto.PRESETS, "robust", recipes)
+    monkeypatch.setitem(portfolio.PRESETS, "robust", recipes)
     monkeypatch.setattr(auto, "weights_of", lambda found: [1 / 3] * 3)
     store = write_store(tmp_path / "store", weighted=True)
     model = NodeClassifier(epochs=10, hidden=8, device="cpu").fit(store)

@@ -15,7 +15,7 @@ import canet
 from canet import GraphStore, GraphStoreWriter, NodeClassifier
 from canet.data.task import ShiftTask
 from canet.data.user_task import user_task
-from canet.models import Auto, Options, auto, trees
+from canet.models import Auto, Options, portfolio, trees
 from canet.models.auto import AutoSettings
 from canet.models.base import WORK_FOLDER, Fitted
 from canet.models.parts import Parts
@@ -40,7 +40,7 @@ EXACT = replace(QUICK, batch_size=10**6, fanout="-1,-1", dropout=0.0)
 
 @pytest.fixture(autouse=True)
 def few_models_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(auto.PRESETS, "robust", MODELS)
+    monkeypatch.setitem(portfolio.PRESETS, "robust", MODELS)
     monkeypatch.setattr(pieces, "EDGES_AT_ONCE", {"cpu": 300, "cuda": 300})
     monkeypatch.setattr("canet.util.files.BYTES_IN_MEMORY", 2_000)
     monkeypatch.setattr("canet.util.sparse.EDGES_AT_ONCE", 300)

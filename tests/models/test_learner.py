@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 
 import canet
 from canet.errors import InputError, VersionError
 from canet.models import LEARNERS, Average, restore
-from canet.models.portfolio import PRESETS, TABULAR, Recipe
 from tests.support.nearest_mean import NearestMean
 from tests.support.small_task import small_task
 from tests.support.user_graphs import small_user_graph
+
+ROOT, SOURCE = Path(__file__).parents[2], Path(canet.__file__).parents[1]
+READ = """
+import json
+
+import canet
+from canet.cli.catalogue import methods
+from tests.support.user_graphs import small_user_graph
+
+model, data = canet.load("model", device="cpu"), small_user_graph()
+methods()
+assert canet.diagnose(model, None, data).reliance is not None
+print(json.dumps(model.predict_proba(data).tolist()))
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -28,18 +46,13 @@ def fitted(**params: object) -> canet.NodeClassifier:
     return canet.NodeClassifier(**usual | params).fit(small_user_graph())
 
 
-def test_predictions_are_those_of_the_learner(tmp_path: Path) -> None:
+def test_predictions_are_those_of_the_learner() -> None:
     model, data = fitted(method=NearestMean), small_user_graph()
-    train = model.fitted_.means
-    expected = torch.cdist(data.x, train).argmin(dim=1)
+    expected = torch.cdist(data.x, model.fitted_.means).argmin(dim=1)
     assert np.array_equal(model.predict(data), model.classes_[expected])
     assert model.predict_proba(data, [3, 1]).shape == (2, 3)
     assert model.score(data) == pytest.approx((model.predict(data) == data.y).mean())
     assert model.embed(data).shape == (60, 3)  # without an embedding, the log probabilities
-    model.save(tmp_path / "model")
-    again = canet.load(tmp_path / "model")
-    assert np.array_equal(again.predict_proba(data), model.predict_proba(data))
-    assert canet.diagnose(again, None, data).model.method == "nearest_mean"
 
 
 def test_an_average_with_a_network_is_saved_and_restored() -> None:
@@ -54,21 +67,28 @@ def test_an_average_with_a_network_is_saved_and_restored() -> None:
         assert np.allclose(found, expected, atol=1e-6)
 
 
-def test_auto_chooses_among_networks_and_other_models(
+def test_a_learner_of_another_package_is_compared_saved_and_read_in_another_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(TABULAR, NearestMean.name, NearestMean)
-    monkeypatch.setitem(PRESETS, "robust", (Recipe("erm", "mlp"), Recipe(NearestMean.name)))
     monkeypatch.setattr("canet.models.parts.TEMPERATURE", 10.0)
-    model, data = fitted(), small_user_graph()
+    model = fitted(preset=["linear", "nearest-mean"])
     board = {row["model"]: row["weight"] for row in model.leaderboard_rows()}
-    assert board["erm-mlp"] > 0
-    assert board["nearest_mean"] > 0
+    assert [board[name] > 0 for name in ("linear", "nearest-mean")] == [True, True]
+    assert clone(model).preset == ["linear", "nearest-mean"]
     model.save(tmp_path / "model")
-    again = canet.load(tmp_path / "model")
-    assert np.array_equal(again.predict_proba(data), model.predict_proba(data))
-    diagnosis = canet.diagnose(again, None, data)
-    assert diagnosis.reliance is not None
+    package = tmp_path / "package-1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Name: package\nVersion: 1\n")
+    entry = "nearest = tests.support.nearest_mean:NearestMean"
+    (package / "entry_points.txt").write_text(f"[canet.learners]\n{entry}\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (tmp_path, SOURCE, ROOT))))
+    found = subprocess.run(
+        [sys.executable, "-c", READ], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    listed, _, probabilities = found.stdout.strip().rpartition("\n")
+    assert "the class with the nearest mean" in listed
+    expected = model.predict_proba(small_user_graph())
+    assert np.array_equal(json.loads(probabilities), expected)
 
 
 def test_a_run_is_written_and_read(tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sklearn
 import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 import canet
 from canet.data.graph import Graph
+from canet.errors import VersionError
 from canet.models import Learner, Options, restore
 from canet.models.linear import Linear
 from canet.models.trees import Trees
@@ -247,3 +249,12 @@ def test_a_diagnosis_changes_the_columns_of_the_model(kind: Any) -> None:
     model = canet.NodeClassifier(kind.name, undirected=True).fit(data)
     found = canet.diagnose(model, data, data, repeats=1)
     assert found.reliance.features[0].size.value > 0
+
+
+def test_a_scikit_learn_without_a_private_name_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    (model,) = Trees().run(small_task(), {0: None})
+    module = "sklearn.ensemble._hist_gradient_boosting.common"
+    monkeypatch.delattr(f"{module}.PREDICTOR_RECORD_DTYPE")
+    again = restore(*model.state())
+    with pytest.raises(VersionError, match=f"{sklearn.__version__}.*DTYPE.*pip install"):
+        again.logits(small_task())

@@ -12,7 +12,7 @@ import canet
 from canet import GraphStore, NodeClassifier
 from canet.diagnosis import graph
 from canet.diagnosis.graph import read_graph
-from canet.models import auto
+from canet.models import portfolio
 from canet.models.portfolio import Recipe
 from canet.reading import sampled
 from canet.reading.prepared import PreparedGraph
@@ -26,7 +26,7 @@ MODELS = (
 
 
 def fitted(store: GraphStore, monkeypatch: pytest.MonkeyPatch) -> NodeClassifier:
-    monkeypatch.setitem(auto.PRESETS, "robust", MODELS)
+    monkeypatch.setitem(portfolio.PRESETS, "robust", MODELS)
     return NodeClassifier(epochs=5, undirected=True, device="cpu").fit(store.load())
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from canet.data.task import ShiftTask
+from canet.methods import Traits
 from canet.models import Fitted, Learner
 from canet.nn.model import Prediction
 from canet.reading.prepared import PreparedGraph
@@ -40,11 +41,12 @@ class FittedMeans(Fitted):
 class NearestMean(Learner):
     """Predicts from the distances to the means of the classes."""
 
-    name = "nearest_mean"
+    name = "nearest-mean"
     label = "Nearest mean"
     colour = Colour("#123456", "#abcdef")
     summary = "the class with the nearest mean"
     paper = "none"
+    traits = Traits(uses_edge_weights=False, on_cpu=True)
 
     def fit(self, task: ShiftTask, seed: int = 0, **_: Any) -> Fitted:
         x, y = select_rows(task.data.x, task.train).to_dense(), task.data.y[task.train]

@@ -10,7 +10,7 @@ import torch
 
 from canet.data.graph_data import GraphData
 from canet.data.task import ShiftTask
-from canet.models import auto
+from canet.models import portfolio
 from canet.models.portfolio import Recipe
 
 INSIDE, ALL = 240, 300
@@ -67,4 +67,4 @@ def with_garbage(task: ShiftTask, nodes: torch.Tensor, unknown: torch.Tensor) ->
 @pytest.fixture
 def few_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make `robust` train three models."""
-    monkeypatch.setitem(auto.PRESETS, "robust", FEW)
+    monkeypatch.setitem(portfolio.PRESETS, "robust", FEW)

@@ -42,6 +42,12 @@ def test_a_job_whose_worker_dies_twice_has_no_result(tmp_path: Path) -> None:
     assert found == {0: 0, 2: 4, 3: 6}
 
 
+def test_a_pool_starts_before_the_first_result_is_asked_for(tmp_path: Path) -> None:
+    pool = LocalPool(2)
+    run_all(pool, lambda shared, job, root: job, range(5), shared=None, root=tmp_path)
+    assert len(pool.jobs) == 2
+
+
 def test_jobs_are_yielded_in_their_order_if_wanted(tmp_path: Path) -> None:
     pool = LocalPool(3, dies=lambda job, number: number == 1)
     assert [job for job, _ in run(pool, range(6), tmp_path, in_order=True)] == [*range(6)]

@@ -25,9 +25,9 @@ from canet.methods import Settings, Traits
 from canet.methods.interventions import InterventionWarning
 from canet.models.average import Average
 from canet.models.base import Fitted, Learner, OutOfTime
+from canet.models.boosting import import_boosting
 from canet.models.parts import VALID, Logits, Parts, weights_of
 from canet.models.portfolio import Recipe, parse_preset, recipes_of
-from canet.models.trees import import_boosting
 from canet.reading.prepared import forget_large
 from canet.settings import setting
 from canet.store.result import Candidate

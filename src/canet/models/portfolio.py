@@ -86,8 +86,9 @@ PRESETS: dict[str, tuple[Recipe, ...]] = {
     "robust": WITHOUT_NETWORKS + NETWORKS,
 }
 ORDER_IN_BATCHES = {"cpu": ("linear", "erm-sage", "trees"), "cuda": ("erm-sage", "linear", "trees")}
-"""Models that come after the first one in training in batches, by device: sampling hardly changes
-GraphSAGE, a GPU trains it fast, and trees of many nodes take long."""
+"""Device → models that are trained next after the first one, in batches. Sampled neighbours hardly
+change GraphSAGE, and a GPU trains it fast. Trees come last of these, because they take long with many
+nodes."""
 
 
 def parse_preset(preset: str | Iterable[str]) -> dict[str, tuple[Recipe, ...]]:
@@ -96,8 +97,8 @@ def parse_preset(preset: str | Iterable[str]) -> dict[str, tuple[Recipe, ...]]:
     A name is that of a preset, or METHOD[-BACKBONE], such as `erm-sage`, `linear` or the name of a
     learner of another package.
     """
-    names = preset.split(",") if isinstance(preset, str) else [*map(str, preset)]
-    return dict(_named(name.strip()) for name in names)
+    text = preset if isinstance(preset, str) else ",".join(map(str, preset))
+    return dict(_named(name.strip()) for name in text.split(","))
 
 
 def _named(name: str) -> tuple[str, tuple[Recipe, ...]]:

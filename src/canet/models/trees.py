@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from canet.data.task import MAX_SCORED, ShiftTask
 from canet.errors import VersionError
 from canet.methods import Settings, Traits
 from canet.models.base import Fitted, Learner, Options, State, entry
+from canet.models.boosting import NO_CATEGORIES, boosting, learned, predictors
 from canet.models.replacing import Replacing, product, replacing_in
 from canet.models.tabular import TabularSettings, node_weights, training_graph, training_rows
 from canet.nn import Features
@@ -43,7 +44,6 @@ FIELDS = {
 PATIENCE = 10
 """Number of trees without a better validation loss after which no more are added."""
 MAX_BINS, MAX_LEAVES = 63, 15
-NO_CATEGORIES = np.zeros((0, 8), np.uint32), np.zeros(0, np.uint32)
 MAX_ROWS, MAX_LABELS = 2**20, 2**21
 """Most nodes of a graph on disk to train on: this number, and this one divided by the classes."""
 MAX_COLUMNS = 32
@@ -120,22 +120,15 @@ class FittedTrees(Fitted):
         return replacing_in(share(), share, read)
 
     @cached_property
-    def _predictors(self) -> list[Any]:
-        """The trees as objects of scikit-learn, which predict fast."""
-        from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
-        from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
-
-        nodes = np.zeros(len(self.trees["value"]), PREDICTOR_RECORD_DTYPE)
-        for name, values in self.trees.items():
-            nodes[name] = values.numpy()
-        trees = np.split(nodes, self.starts.tolist()[1:])
-        return [TreePredictor(tree, *[NO_CATEGORIES[0]] * 2) for tree in trees]
+    def _fast_trees(self) -> list[Any]:
+        columns = {name: values.numpy() for name, values in self.trees.items()}
+        return predictors(columns, self.starts.tolist())
 
     def _logits(self, x: Features) -> Tensor:
         """Return the sums of leaves $[n, C]$ for columns $[n, D]$; NaN is a missing value."""
         cells = np.ascontiguousarray(as_dense(x).numpy(), dtype=np.float64)
         found, classes = np.tile(self.baseline.numpy(), (len(cells), 1)), self.classes.tolist()
-        for number, tree in enumerate(self._predictors):
+        for number, tree in enumerate(self._fast_trees):
             leaves = tree.predict(cells, *NO_CATEGORIES, torch.get_num_threads())
             found[:, classes[number % len(classes)]] += leaves
         return torch.from_numpy(found)
@@ -212,7 +205,7 @@ class Trees(Learner):
         )
         columns.prepare([train, valid, *task.scored().values()])
         x, valid_x = (as_dense(columns.rows(nodes)).cpu().numpy() for nodes in (train, valid))
-        model = _boosting(self.options.check_time)(
+        model = boosting(self.options.check_time)(
             learning_rate=self.settings.learning_rate,
             max_iter=self.settings.max_trees,
             n_iter_no_change=PATIENCE,
@@ -231,38 +224,21 @@ class Trees(Learner):
                 X_val=valid_x,
                 y_val=y[valid].numpy(),
             )
-        trees = [tree.nodes for step in model._predictors for tree in step]
+        trees, first = learned(model)
         sizes = torch.tensor([len(nodes) for nodes in trees])
-        joined = np.concatenate(trees)  # a threshold between all values and missing ones is inf
+        joined = np.concatenate(trees)
+        # Weights must be finite. A split of missing values from all others has the threshold inf.
         np.minimum(joined["num_threshold"], sys.float_info.max, out=joined["num_threshold"])
         parts = {name: torch.from_numpy(joined[name].astype(kind)) for name, kind in FIELDS.items()}
         classes = known[1:] if len(known) == 2 else known
         baseline = torch.full((task.num_classes,), -math.log(len(y) + 1), dtype=torch.double)
         baseline[known[0]] = 0.0
-        if len(known) == 1:  # a model that continues: the trees are those of another class
+        if len(known) == 1:  # only if a model continues; there is nothing to learn
             parts["value"].zero_()
         else:
-            baseline[classes] = torch.from_numpy(np.ravel(model._baseline_prediction))
+            baseline[classes] = torch.from_numpy(first)
         starts, about = sizes.cumsum(0) - sizes, (task.num_features, components, baseline)
         return FittedTrees(self.settings, *about, parts, starts, classes, marks.clone())
-
-
-def import_boosting() -> None:
-    """Import what takes long the first time that trees are trained."""
-    import sklearn.decomposition
-    import sklearn.ensemble  # noqa: F401
-
-
-def _boosting(check_time: Callable[[], None]) -> Any:
-    """Return `HistGradientBoostingClassifier`, which checks the time after every tree."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    class Boosting(HistGradientBoostingClassifier):
-        def _should_stop(self, scores: list[float]) -> bool:
-            check_time()
-            return bool(super()._should_stop(scores))
-
-    return Boosting
 
 
 def _are_valid(

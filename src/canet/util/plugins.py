@@ -1,4 +1,4 @@
-"""Methods and backbones of other packages, found through entry points."""
+"""Methods, backbones, learners and data sets of other packages, found through entry points."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import UserDict
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -22,12 +23,25 @@ if TYPE_CHECKING:
 
 
 class Catalogue(UserDict[str, Any]):
-    """Data sets by name, each imported when it is first used."""
+    """Data sets by name, also those of other packages; each is imported when it is first used."""
+
+    def __init__(self, known: dict[str, str]) -> None:
+        self._known = known
+
+    @cached_property
+    def data(self) -> dict[str, Any]:  # type: ignore[override]
+        """Name → class of a data set or its import path, or the data set itself once it is used."""
+        from canet.util.plugins import add_plugins
+
+        found: dict[str, Any] = dict(self._known)
+        add_plugins("canet.datasets", found, Dataset)
+        return found
 
     def __getitem__(self, name: str) -> Dataset:
-        if isinstance(self.data[name], str):
-            self.data[name] = resolve_name(self.data[name])()
-        return self.data[name]
+        found = self.data[name]
+        if not isinstance(found, Dataset):
+            found = self.data[name] = (resolve_name(found) if isinstance(found, str) else found)()
+        return found
 
 
 DATASETS = Catalogue(
