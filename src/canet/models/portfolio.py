@@ -87,8 +87,7 @@ PRESETS: dict[str, tuple[Recipe, ...]] = {
 }
 ORDER_IN_BATCHES = {"cpu": ("linear", "erm-sage", "trees"), "cuda": ("erm-sage", "linear", "trees")}
 """Device → models that are trained next after the first one, in batches. Sampled neighbours hardly
-change GraphSAGE, and a GPU trains it fast. Trees come last of these, because they take long with many
-nodes."""
+change GraphSAGE, and a GPU trains it fast. Trees take long with many nodes."""
 
 
 def parse_preset(preset: str | Iterable[str]) -> dict[str, tuple[Recipe, ...]]:
