@@ -282,14 +282,6 @@ def test_a_pool_gives_the_bits_of_one_process(kind: Any, few_models: None, tmp_p
     assert same(alone(), run(0, tmp_path / "kept"))
 
 
-@pytest.mark.slow
-def test_a_cluster_gives_the_bits_of_one_process(few_models: None, cluster: Any) -> None:
-    from canet.util.ray import Cluster
-
-    with Cluster(cluster.address, 1, "cpu") as pool:
-        assert same(alone(), run(pool=pool))
-
-
 def test_a_time_limit_cuts_the_list_of_models(few_models: None) -> None:
     with pytest.warns(InputWarning, match="1 of 3 models were compared"):
         found = run(time_limit=0).result.candidates

@@ -48,11 +48,6 @@ def test_a_pool_starts_before_the_first_result_is_asked_for(tmp_path: Path) -> N
     assert len(pool.jobs) == 2
 
 
-def test_jobs_are_yielded_in_their_order_if_wanted(tmp_path: Path) -> None:
-    pool = LocalPool(3, dies=lambda job, number: number == 1)
-    assert [job for job, _ in run(pool, range(6), tmp_path, in_order=True)] == [*range(6)]
-
-
 def write(content: int, name: str, root: Path) -> Path:
     folder = root / name
     folder.mkdir(exist_ok=True)

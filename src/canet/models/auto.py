@@ -164,17 +164,15 @@ class Auto(Learner):
         how = self.settings.in_batches, self.device.type, self._trains_apart
         recipes = recipes_of(self.settings.preset, *how)
         results = timed._results(parts, recipes, seed, work, self.options.pool, on_progress)
-        finished, failure = 0, LATE
+        finished = 0
         for recipe in recipes:
-            one = None
+            one = Tried(recipe.name, failure=STOPPED)
             try:
-                one = next(results, None)
+                one = next(results, one)
             except KeyboardInterrupt:
                 keeps = self.options.keep_on_interrupt and received_signal() in (None, SIGINT)
                 if not (finished and keeps):
                     raise
-                failure = STOPPED
-            one = one or Tried(recipe.name, failure=failure)
             finished += not one.failure
             yield one
 
@@ -208,20 +206,21 @@ class Auto(Learner):
             first = self._try(parts, 0, recipes[0], seed, work)
             parts.keep_hardest(first.logits)
             yield first
-            finished = {i for i in jobs if _is_tried(recipes[i], parts, seed, work)}
+            stored = {i for i in jobs if _is_stored(recipes[i], parts, seed, work)}
             due = (i for i in jobs if time.time() < self.options.deadline)
-            new = ((i, recipes[i]) for i in due if i not in finished)
-            root = work or Path(folder)
-            found = run_all(helpers, _try, new, shared=shared, root=root, in_order=True)
+            new = ((i, recipes[i]) for i in due if i not in stored)
+            found = run_all(helpers, _try, new, shared=shared, root=work or Path(folder))
+            done: dict[int, Tried | WorkerDied | None] = {}
             for i, recipe in enumerate(recipes[1:], 1):
-                one: Tried | WorkerDied | None = None
-                if i in jobs and i not in finished:
-                    _, one = next(found, (i, None))
+                while i in jobs and i not in stored and i not in done:
+                    (number, _), result = next(found, ((i, recipe), None))
+                    done[number] = result
+                one = done.get(i)
                 if isinstance(one, WorkerDied) and pool:
                     raise one
                 if isinstance(one, Tried):
                     report(i, len(parts.tasks), one.score)
-                elif i in finished or time.time() < self.options.deadline:
+                elif i in stored or time.time() < self.options.deadline:
                     one = self._try(parts, i, recipe, seed, work, partial(report, i))
                 yield one if isinstance(one, Tried) else Tried(recipe.name, failure=LATE)
 
@@ -347,12 +346,10 @@ def _is_finished(folder: Path) -> bool:
     return run.finished
 
 
-def _is_tried(recipe: Recipe, parts: Parts, seed: int, work: Path | None) -> bool:
+def _is_stored(recipe: Recipe, parts: Parts, seed: int, work: Path | None) -> bool:
     """Whether all trainings of a model are finished; other machines may not have their files."""
-    numbers = [parts.numbers[part] for part in parts.tasks]
-    return work is not None and all(
-        _is_finished(_folder(work, recipe, number, seed)) for number in numbers
-    )
+    folders = [work and _folder(work, recipe, parts.numbers[part], seed) for part in parts.tasks]
+    return all(folder and _is_finished(folder) for folder in folders)
 
 
 def _processes(count: int) -> Processes:

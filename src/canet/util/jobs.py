@@ -81,11 +81,10 @@ def run_all(
     *,
     shared: Shared,
     root: Path,
-    in_order: bool = False,
 ) -> Iterator[tuple[Job, T | WorkerDied]]:
-    """Start jobs, and return an iterator over each job with its result.
+    """Return an iterator over each job with its result, in the order in which they end.
 
-    A pool starts its first jobs now. Each further job is taken only when the pool can start it, and
+    A pool starts its first jobs now. A further job is taken only when the pool can start it, and
     while the caller waits for a result.
 
     If a worker dies, perhaps because of another job, its job is repeated after all others, when no
@@ -99,66 +98,43 @@ def run_all(
         jobs: The jobs.
         shared: A value that all jobs need. Each worker keeps its copy from one job to the next.
         root: Folder for the files of all jobs.
-        in_order: Yield the jobs in their order; otherwise in the order in which they end.
     """
     if pool is None:
         return ((job, function(shared, job, root)) for job in jobs)
-    numbered = _run_numbered(pool, function, enumerate(jobs), shared, root)
-    return _in_order(numbered) if in_order else ((job, result) for _, job, result in numbered)
-
-
-def _in_order(results: Iterator[tuple[int, Job, T]]) -> Iterator[tuple[Job, T]]:
-    """Yield results in the order of their numbers, which start from 0."""
-    waiting: dict[int, tuple[Job, T]] = {}
-    next_number = 0
-    for number, job, result in results:
-        waiting[number] = job, result
-        while next_number in waiting:
-            yield waiting.pop(next_number)
-            next_number += 1
-
-
-def _run_numbered(
-    pool: Pool,
-    function: Callable[[Shared, Job, Path], T],
-    jobs: Iterator[tuple[int, Job]],
-    shared: Shared,
-    root: Path,
-) -> Iterator[tuple[int, Job, T | WorkerDied]]:
-    value = pool.share(shared)
-    running: dict[Future[tuple[T, Files]], tuple[int, Job]] = {}
+    value, waiting = pool.share(shared), iter(jobs)
+    running: dict[Future[tuple[T, Files]], Job] = {}
 
     def start(job: Job) -> Future[tuple[T, Files]]:
         return pool.submit(_call, function, value, job, None if pool.remote else root)
 
     def start_next() -> None:
-        for number, job in islice(jobs, pool.size - len(running)):
-            running[start(job)] = number, job
+        for job in islice(waiting, pool.size - len(running)):
+            running[start(job)] = job
 
     def finish(future: Future[tuple[T, Files]]) -> T:
         result, files = future.result()
         _write_files(files, root)
         return result
 
-    def results() -> Iterator[tuple[int, Job, T | WorkerDied]]:
-        repeated: list[tuple[int, Job]] = []
+    def results() -> Iterator[tuple[Job, T | WorkerDied]]:
+        repeated: list[Job] = []
         while running:
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                number, job = running.pop(future)
+                job = running.pop(future)
                 try:
                     result = finish(future)
                 except BrokenExecutor:
-                    repeated.append((number, job))
+                    repeated.append(job)
                 else:
-                    yield number, job, result
+                    yield job, result
             start_next()
-        for number, job in repeated:
+        for job in repeated:
             try:
                 result = finish(start(job))
             except BrokenExecutor as error:
-                yield number, job, WorkerDied(worker_exit_reason(error))
+                yield job, WorkerDied(worker_exit_reason(error))
             else:
-                yield number, job, result
+                yield job, result
 
     start_next()
     return results()
