@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 import canet
 from canet.errors import InputError, VersionError
-from canet.models import LEARNERS, Average, restore
+from canet.models import LEARNERS, restore
 from tests.support.nearest_mean import NearestMean
 from tests.support.small_task import small_task
 from tests.support.user_graphs import small_user_graph
@@ -53,18 +53,6 @@ def test_predictions_are_those_of_the_learner() -> None:
     assert model.predict_proba(data, [3, 1]).shape == (2, 3)
     assert model.score(data) == pytest.approx((model.predict(data) == data.y).mean())
     assert model.embed(data).shape == (60, 3)  # without an embedding, the log probabilities
-
-
-def test_an_average_with_a_network_is_saved_and_restored() -> None:
-    network, means = fitted(method="erm"), fitted(method=NearestMean)
-    data = small_user_graph()
-    average = Average([network.fitted_, means.fitted_], [0.25, 0.75])
-    again = restore(*average.state())
-    prepared = network.prepare(data).graph
-    expected = 0.25 * network.predict_proba(data) + 0.75 * means.predict_proba(data)
-    for one in (average, again):
-        found = one.read(prepared).logits.softmax(dim=1).numpy()
-        assert np.allclose(found, expected, atol=1e-6)
 
 
 def test_a_learner_of_another_package_is_compared_saved_and_read_in_another_process(

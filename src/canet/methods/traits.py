@@ -19,7 +19,8 @@ class Traits:
             numbers on the CPU or branch on values of tensors.
         compares_models: Whether it trains several models, as `auto` does: in other processes or on
             a cluster (`Options.pool`), and Ctrl-C can keep those that are finished.
-        on_cpu: Whether it computes on the CPU, also if there is a GPU.
+        on_cpu: Whether it computes on the CPU, also if there is a GPU. `auto` then trains it in a
+            process of its own, while networks use the GPU.
     """
 
     needs_environments: bool = False
