@@ -15,7 +15,7 @@ import canet
 from canet import GraphStore, GraphStoreWriter, NodeClassifier
 from canet.data.task import ShiftTask
 from canet.data.user_task import user_task
-from canet.models import Auto, Options, portfolio, trees
+from canet.models import LEARNERS, Auto, Options, portfolio, trees
 from canet.models.auto import AutoSettings
 from canet.models.base import WORK_FOLDER, Fitted
 from canet.models.parts import Parts
@@ -24,6 +24,7 @@ from canet.models.shifts import hold_out
 from canet.reading import columns, pieces
 from canet.reading.columns import Columns
 from canet.reading.prepared import task_graph
+from tests.support.nearest_mean import NearestMean
 from tests.support.stores import never_load
 
 NUM_NODES = 160
@@ -167,6 +168,14 @@ def test_an_interrupted_fit_on_a_store_continues(
     monkeypatch.setattr(trees.Trees, "fit", lambda *a, **k: fitted.append("trees") or fit(*a, **k))
     assert numbers(run(task, folder=tmp_path / "run")) == numbers(whole)
     assert fitted == ["trees"] * 3
+
+
+def test_a_learner_that_needs_the_graph_in_memory_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(LEARNERS, NearestMean.name, NearestMean)
+    with pytest.warns(canet.InputWarning, match="'nearest-mean' is left out: .* in memory"):
+        run(task_of(tmp_path / "store"), replace(QUICK, preset="linear,nearest-mean"))
 
 
 def test_models_are_trained_on_samples_whose_size_is_printed(

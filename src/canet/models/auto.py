@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 from canet.data.task import ShiftTask
-from canet.errors import CanetError, ChecksumError, warn_user
+from canet.errors import CanetError, ChecksumError, InputError, warn_user
 from canet.methods import Settings, Traits
 from canet.methods.interventions import InterventionWarning
 from canet.models.average import Average
@@ -240,6 +240,8 @@ class Auto(Learner):
             try:
                 learner = self._learner(recipe, number, part, chosen)
                 learner.options.check_time()
+                if task.data.is_on_disk and not recipe.traits.trains_in_batches:
+                    raise InputError("it needs the graph in memory")
                 if folder:
                     _is_finished(folder)
                 with warnings.catch_warnings():
