@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,9 +25,12 @@ if not torch.cuda.is_available():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_thread() -> None:
+def one_thread() -> Iterator[None]:
     """Use one thread, because the graphs of the tests are too small for more."""
     torch.set_num_threads(1)
+    gc.freeze()  # searches for garbage then skip what the imports made, and are fast
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -57,8 +57,8 @@ def test_loading_and_predicting_does_not_leak(tmp_path: Path) -> None:
 def test_reading_a_graph_does_not_leak(tmp_path: Path) -> None:
     write_npz(tmp_path / "graph.npz", small_user_graph())
     write_folder(tmp_path / "graph")
-    check_bounded(lambda: canet.read_graph(tmp_path / "graph.npz"), 60)
-    check_bounded(lambda: canet.read_graph(tmp_path / "graph", **ROLES), 60)
+    check_bounded(lambda: canet.read_graph(tmp_path / "graph.npz"), 40)
+    check_bounded(lambda: canet.read_graph(tmp_path / "graph", **ROLES), 40)
 
 
 def test_rejected_files_are_closed(tmp_path: Path) -> None:
@@ -69,4 +69,4 @@ def test_rejected_files_are_closed(tmp_path: Path) -> None:
             with pytest.raises(InputError):
                 canet.read_graph(path)
 
-        check_bounded(read, 60)
+        check_bounded(read, 40)

@@ -4,7 +4,7 @@ from typing import Any, Literal
 import pytest
 
 from canet.errors import CanetError, InputError
-from canet.methods import METHODS
+from canet.methods import METHODS, Settings
 from canet.settings import override, parse_assignments, setting, valid_values
 
 
@@ -79,8 +79,9 @@ ABSURD = [
 @pytest.mark.parametrize("method", METHODS)
 def test_every_setting_of_every_method_rejects_absurd_values_in_one_line(method: str) -> None:
     settings_type = METHODS[method].settings_type
-    tried = 0
-    for declared in fields(settings_type):
+    shared, tried = {one.name for one in fields(Settings)}, 0
+    own = [one for one in fields(settings_type) if method == "erm" or one.name not in shared]
+    for declared in own:
         others = [] if isinstance(declared.default, bool | str) else [True, False]
         for value in [*ABSURD, *others]:
             for act in (
@@ -92,7 +93,7 @@ def test_every_setting_of_every_method_rejects_absurd_values_in_one_line(method:
                 assert "\n" not in str(caught.value)
                 assert len(str(caught.value)) < 250
                 tried += 1
-    assert tried >= 2 * len(ABSURD) * len(fields(settings_type))
+    assert tried >= 2 * len(ABSURD) * len(own)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -157,8 +157,7 @@ def test_one_edge_many_times_is_one_edge(tmp_path: Path, weighted: bool) -> None
     assert stored(store) == {(2, 1): 4999 if weighted else 1}
 
 
-@pytest.mark.parametrize("hub", [0.0, 1.0])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("hub", "weighted"), [(0.0, False), (1.0, True)])
 def test_edges_and_features_need_no_more_than_the_given_memory(
     tmp_path: Path, hub: float, weighted: bool
 ) -> None:

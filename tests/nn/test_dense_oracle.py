@@ -321,7 +321,7 @@ def assert_same(
         assert idle or other.abs().max() > 1e-6, name
 
 
-@examples
+@pytest.mark.parametrize("example", [EXAMPLES["written"], EXAMPLES["weighted"]], ids=str)
 @variants
 @pytest.mark.parametrize(
     ("training", "some"),

@@ -114,7 +114,7 @@ def test_trials_with_the_same_number_of_layers_share_their_fields(
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["erm", "canet"])  # the others train the model of erm
 def test_of_the_searched_settings_only_the_number_of_layers_changes_the_receptive_field(
     method: str, backbone: str
 ) -> None:

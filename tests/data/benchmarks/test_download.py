@@ -30,9 +30,9 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 PATH = "set/folder/file"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def closed_connections() -> Iterator[None]:
-    """Close sockets that requests leaves open after an error at the end of each test."""
+    """Close sockets that requests leaves open after an error, before other tests."""
     yield
     gc.collect()
 
@@ -168,8 +168,7 @@ def obtain_in_process(file: RawFile, cache: Path) -> Popen:
     )
 
 
-@pytest.mark.parametrize("killed", [False, True])
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("packed", "killed"), [(False, False), (True, True)])
 def test_a_waiting_process_gets_the_file_even_if_the_downloading_process_is_killed(
     packed: bool, killed: bool, server: Server, fresh_cache: Path
 ) -> None:

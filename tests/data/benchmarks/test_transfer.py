@@ -98,7 +98,7 @@ def test_training_does_not_see_test_labels_or_other_graphs(what: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "protocol"), [(name, p) for name in REAL for p in DATASETS[name].protocols]
+    ("name", "protocol"), [(name, DATASETS[name].protocols[i]) for name in REAL for i in (0, -1)]
 )
 def test_published_tasks_train_only_on_the_graph_of_the_protocol(
     name: str, protocol: str, real_task: Callable[..., ShiftTask]
