@@ -48,15 +48,15 @@ clean:
 # Compile all packages in parallel once. They then start fast, even if PYTHONDONTWRITEBYTECODE is set.
 COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/tests/|/torch/testing/_internal/' $(VENV)/lib src
 
-# Install torch first: the requirements of the other packages then keep this version.
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) $(TORCH)
-	$(PIP) -e .
+	$(PIP) $(TORCH) -e .
 	$(COMPILE)
 	touch $(READY)
 
-$(DEV): $(READY)
-	$(PIP) -e '.[dev]'
+# All in one step, without $(READY) before it: pip and the compiler then run once.
+$(DEV): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) $(TORCH) -e '.[dev]'
 	$(COMPILE)
-	touch $(DEV)
+	touch $(READY) $(DEV)
