@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,12 +60,19 @@ def data_root() -> Path:
     return Path(root)
 
 
-@pytest.fixture
-def small_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> Path:
-    """A data root with small Twitch, Arxiv and Elliptic files in the published layout."""
-    without_checksums(monkeypatch)
-    root = tmp_path / "raw"
+@pytest.fixture(scope="session")
+def small_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("raw")
     write_twitch(root)
     write_arxiv(root)
     write_elliptic(root)
     return root
+
+
+@pytest.fixture
+def small_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_cache: Path, small_files: Path
+) -> Path:
+    """A data root with small Twitch, Arxiv and Elliptic files in the published layout."""
+    without_checksums(monkeypatch)
+    return Path(shutil.copytree(small_files, tmp_path / "raw"))

@@ -29,9 +29,10 @@ def values(summary: dict[str, Any]) -> list[list[float]]:
     return [spread["values"] for spread in spreads(summary)]
 
 
-@pytest.mark.parametrize(
-    ("method", "backbone"), [("erm", "gcn"), ("canet", "gcn"), ("canet", "gat")]
-)
+PAIRS = (("erm", "gcn"), ("canet", "gcn"), ("canet", "gat"))
+
+
+@pytest.mark.parametrize(("method", "backbone"), PAIRS)
 def test_summary_is_complete_and_consistent(method: str, backbone: str, canet: Canet) -> None:
     options = ("--method", method, "--backbone", backbone, "--seeds", 2, *QUICK, "--json")
     summary = canet("train", "synthetic", *options).content

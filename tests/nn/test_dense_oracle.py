@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
 
+from canet.data import load_task
+from canet.defaults import task_settings
 from canet.methods import Batch
 from canet.methods.canet import CaNetMethod, CaNetSettings
-from canet.nn import Graph, Prediction
+from canet.nn import CaNet, Graph, Prediction
 from canet.nn import environment as environment_module
 from canet.nn.blocks import ReceptiveField
+from canet.training import Trainer
 from tests.support.networks import (
     EDGES,
     HIDDEN,
@@ -151,6 +156,14 @@ def attention(counts: Tensor, mapped: Tensor, b_u: Tensor, b_v: Tensor) -> Tenso
     return powers / powers.sum(dim=1, keepdim=True)
 
 
+def published_attention(counts: Tensor, mapped: Tensor, b_u: Tensor, b_v: Tensor) -> Tensor:
+    """The same in the published code: one maximum of all scores, and 1e-8 added to each sum."""
+    scores = (mapped @ b_u)[:, None] + (mapped @ b_v)[None, :]
+    scores = torch.where(scores > 0, scores, SLOPE * scores)
+    powers = counts * (scores - scores[counts > 0].max()).exp()
+    return powers / (powers.sum(dim=1, keepdim=True) + 1e-8)
+
+
 def softmax(logits: Tensor) -> Tensor:
     powers = logits.exp()
     return powers / powers.sum(dim=1, keepdim=True)
@@ -163,6 +176,7 @@ def dense_forward(
     variant: Variant,
     exponentials: list[Tensor] | None,
     drop: Callable[[Tensor], Tensor] = lambda z: z,
+    attend: Callable[..., Tensor] = attention,
 ) -> Dense:
     """The model on the whole graph.
 
@@ -175,7 +189,10 @@ def dense_forward(
     shares = convolution and variant.propagation == "symmetric"
     estimated = propagation if shares else normalised(adjacency(example, "along"))
     z = (drop(x) @ weights["phi_in.weight"].T + weights["phi_in.bias"]).clamp(min=0)
-    uniform = torch.full((len(x), variant.num_environments), 1 / variant.num_environments)
+    width, uniform = (
+        z.shape[1],
+        torch.full((len(x), variant.num_environments), 1 / variant.num_environments),
+    )
     posteriors: list[Tensor] = []
     mixtures: list[Tensor] = []
     for layer in range(variant.num_layers):
@@ -185,7 +202,7 @@ def dense_forward(
         elif variant.learned_environment:
             weight = weights[f"estimators.{layer}.linear.weight"]
             if variant.estimator == "graph":
-                logits = (estimated @ z) @ weight[:, :HIDDEN].T + z @ weight[:, HIDDEN:].T
+                logits = (estimated @ z) @ weight[:, :width].T + z @ weight[:, width:].T
             else:
                 logits = z @ weight.T + weights[f"estimators.{layer}.linear.bias"]
             posterior = mixture = softmax(logits)
@@ -195,12 +212,12 @@ def dense_forward(
         for k in range(variant.num_environments):
             weight = weights[f"branches.{layer}.weight"][k]
             if convolution:
-                branch = propagation @ z @ weight[:HIDDEN] + z @ weight[HIDDEN:]
+                branch = propagation @ z @ weight[:width] + z @ weight[width:]
             else:
                 mapped = z @ weight
                 b_u = weights[f"branches.{layer}.attention_dst"][k]
                 b_v = weights[f"branches.{layer}.attention_src"][k]
-                branch = attention(with_loops(read), mapped, b_u, b_v) @ mapped
+                branch = attend(with_loops(read), mapped, b_u, b_v) @ mapped
             total = total + mixture[:, k : k + 1] * branch
         z = total.clamp(min=0)
         if f"norms.{layer}.weight" in weights:
@@ -381,6 +398,46 @@ def test_dropout_comes_first_in_every_layer_and_before_both_linear_maps(
     dense = dense_forward(weights, example, x, variant, None, lambda z: z * next(theirs))
     assert_equal(logits, dense.logits)
     assert next(ours, None) is None
+
+
+def published(model: CaNet, example: Example, x: Tensor, variant: Variant) -> Tensor:
+    """Logits with the attention of the published code."""
+    weights = dict(model.named_parameters())
+    return dense_forward(
+        weights, example, x, variant, None, attend=published_attention
+    ).logits.detach()
+
+
+@pytest.mark.parametrize(("factor", "is_same"), [(5, True), (100, False)])
+def test_published_attention_differs_only_for_scores_far_below_the_largest_of_the_graph(
+    factor: int, is_same: bool
+) -> None:
+    variant, example = Variant("gat", estimator="graph", direction="against"), EXAMPLES["written"]
+    model, x = make(variant).model.eval(), torch.randn(NUM_NODES, NUM_FEATURES)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.mul_(factor if "attention" in name else 1)
+    difference = predict(model, x).logits - published(model, example, x, variant)
+    assert (difference.abs().max() < 1e-6) == is_same
+
+
+@pytest.mark.slow
+def test_cora_is_predicted_as_with_the_published_attention(data_root: Path) -> None:
+    torch.set_default_dtype(torch.float32)
+    task = load_task("cora", data_root)
+    settings = replace(task_settings("cora", "canet", "gat"), epochs=20)
+    single = Trainer(task, "canet", "gat", settings, device="cpu").run().method.model.eval()
+    x, edges = task.data.x.to_dense(), task.data.edge_index
+    rounded = predict(single, x, edges, task.num_nodes).logits
+    torch.set_default_dtype(torch.float64)
+    model, x = deepcopy(single).double(), x.double()
+    logits = predict(model, x, edges, task.num_nodes).logits
+    example, variant = Example(edges, task.num_nodes, edges[0]), Variant("gat", estimator="graph")
+    theirs = published(model, example, x, variant)
+    assert logits.argmax(dim=1).equal(theirs.argmax(dim=1))
+    bound = 1e-5 * float(logits.abs().max())
+    for ours in (logits, rounded.double()):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=bound)
 
 
 # The examples -------------------------------------------------------------------------------------
