@@ -36,10 +36,11 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A temporary cache folder for the whole session."""
+    """A temporary cache folder for the whole session, and files that do not wait for the disk."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CANET_CACHE", str(folder))
+        patch.setattr(os, "fsync", lambda file: None)
         yield folder
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -82,12 +81,6 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
         return open_study(plan, open_journal(tmp_path / "journal.log"))
 
     return run
-
-
-@pytest.fixture(autouse=True)
-def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip `fsync` for journals, which takes most of the time of these trials."""
-    monkeypatch.setattr(os, "fsync", lambda file: None)
 
 
 @pytest.fixture

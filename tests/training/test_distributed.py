@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,17 @@ from tests.support.trainers import make
 
 SETTINGS: dict[str, Any] = {"dropout": 0.0, "batch_size": 5, "fanout": "3,2"}
 SCRIPT = """
-import json, signal, sys
+import json, os, signal, sys
 from canet.training import epochs, loop
 from canet.util import distributed
 from tests.support.tiny import tiny_task
 from tests.support.trainers import make
 
 folder, settings, stop, different = json.loads(sys.argv[1])
+second = 0
+if os.environ["RANK"] == "0 and 1":
+    second = os.fork()
+    os.environ["RANK"] = "0" if second else "1"
 loop.CHECKPOINT_SECONDS = -1  # after each epoch
 train = epochs.BatchEpochs.__call__
 
@@ -45,13 +50,22 @@ settings |= {"hidden": 9} if own == "settings" else {}
 run = make(task, "erm", **settings).run(7 if own == "seeds" else 0, folder)
 if distributed.rank() == 0:
     print(json.dumps(run.history["loss"]))
+if second:
+    assert not os.waitpid(second, 0)[1]
 """
 
 
-def start(folder: Path, stop: int | None = None, different: str = "", **settings: Any) -> list[Any]:
+def start(
+    folder: Path,
+    stop: int | None = None,
+    different: str = "",
+    ranks: Sequence[str] = ("0", "1"),
+    **settings: Any,
+) -> list[Any]:
     """Start two processes; the second waits in epoch `stop` until it is killed.
 
-    What is named `different` is other in the second process.
+    What is named `different` is other in the second process. The rank `0 and 1` starts one process
+    that becomes two after its imports.
     """
     port = str(free_port())
     rest = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port}
@@ -59,13 +73,13 @@ def start(folder: Path, stop: int | None = None, different: str = "", **settings
     return [
         subprocess.Popen(
             [sys.executable, "-c", SCRIPT, arguments],
-            env=os.environ | rest | {"RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            env=os.environ | rest | {"RANK": rank, "OMP_NUM_THREADS": "1"},
             cwd=Path(__file__).parents[2],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for rank in range(2)
+        for rank in ranks
     ]
 
 
@@ -78,15 +92,15 @@ def free_port() -> int:
 def finished(processes: list[Any]) -> list[float]:
     """Return the losses that the first process prints."""
     found = [process.communicate(timeout=120) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], found
-    assert not found[1][0]
+    assert {process.returncode for process in processes} == {0}, found
+    assert not any(output for output, _ in found[1:])
     losses: list[float] = json.loads(found[0][0])
     return losses
 
 
 def test_two_processes_have_the_losses_of_one(tmp_path: Path) -> None:
     assert tiny_task().train.numel() % SETTINGS["batch_size"] == 1  # one process has no node of it
-    losses = finished(start(tmp_path, epochs=6))
+    losses = finished(start(tmp_path, ranks=["0 and 1"], epochs=6))
     alone = make(tiny_task(), "erm", epochs=6, **SETTINGS).run()
     assert losses == pytest.approx(alone.history["loss"], abs=1e-5)
     assert [path.name for path in tmp_path.iterdir()].count("config.json") == 1
