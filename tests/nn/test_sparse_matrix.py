@@ -81,6 +81,15 @@ def test_product_passes_gradcheck_in_values_and_in_the_dense_matrix() -> None:
     assert gradcheck(lambda d: multiply(SparseMatrix(pattern, value.detach()), d), (other,))
 
 
+def test_a_product_with_more_entries_than_places_has_a_gradient() -> None:
+    """As of one node with two double edges, the rest of a batch."""
+    row, col = torch.zeros(4, dtype=torch.long), torch.tensor([2, 1, 2, 1])
+    matrix, other = from_entries(row, col, torch.randn(4), (1, 3)), torch.randn(3, 2)
+    value = matrix.value.clone().requires_grad_()
+    multiply(SparseMatrix(matrix.pattern, value), other).sum().backward()
+    torch.testing.assert_close(value.grad, other.sum(dim=1)[matrix.pattern.col.long()])
+
+
 def test_a_matrix_used_twice_gives_the_right_gradient_each_time() -> None:
     matrix = sample()
     for _ in range(2):

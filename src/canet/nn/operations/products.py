@@ -128,6 +128,8 @@ def add_transposed_product(matrix: SparseMatrix, dense: Tensor, out: Tensor) -> 
 
 def sampled_product(pattern: Pattern, left: Tensor, right: Tensor) -> Tensor:
     """Return $[L R^T]_{uv}$ at each entry $[nnz]$, for L $[n, h]$ and R $[m, h]$."""
+    if pattern.nnz > pattern.shape[0] * pattern.shape[1]:  # torch rejects so many double edges
+        return (pattern.at_rows(left) * pattern.at_cols(right)).sum(dim=1)
     zeros = pattern.to_torch(left.new_zeros(pattern.nnz))
     return torch.sparse.sampled_addmm(zeros, left, right.t(), beta=0.0).values()
 
