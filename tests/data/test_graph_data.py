@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -30,9 +28,3 @@ def test_columns_are_accessed_as_in_pyg() -> None:
 def test_a_missing_column_is_an_error() -> None:
     with pytest.raises(AttributeError, match="batch"):
         _ = GraphData().batch
-
-
-def test_pyg_is_not_imported_unless_it_is_needed() -> None:
-    code = "import canet; canet.NodeClassifier; from canet.data.graph_files import read_columns"
-    check = "import sys; assert not {'torch_geometric', 'torch._dynamo'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", f"{code}; {check}"], check=True)
