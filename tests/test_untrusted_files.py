@@ -1,6 +1,7 @@
 """The promises of SECURITY.md about files of strangers.
 
-test_faults.py and store/test_archive.py have those about changed files and about archives.
+Those about changed files and archives are in test_faults.py, data/test_graph_store.py and
+store/test_archive.py.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import io
 import json
 import os
 import pickle
-import random
 import shutil
 import struct
 import zipfile
@@ -148,21 +148,6 @@ def test_sizes_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     ):
         with pytest.raises(CanetError):
             read()
-
-
-@pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_no_flipped_bit_of_a_store_is_read(folder: Path, tmp_path: Path, kind: str) -> None:
-    store, chance = shutil.copytree(folder / kind, tmp_path / kind), random.Random(kind)
-    raw = {path: path.read_bytes() for path in sorted(store.iterdir())}
-    for _ in range(20):
-        (path,) = chance.choices(list(raw), [len(content) for content in raw.values()])
-        changed, bit = bytearray(raw[path]), chance.randrange(8 * len(raw[path]))
-        changed[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(changed)
-        with pytest.raises(CanetError):
-            canet.GraphStore(store).load()
-        path.write_bytes(raw[path])
-    canet.GraphStore(store).load()
 
 
 def change_index(store: Path, change: Callable[[Any], object]) -> None:

@@ -349,6 +349,8 @@ def test_a_flipped_bit_anywhere_is_found(written: GraphStore, name: str) -> None
             GraphStore(written.path)  # reads only the index
             (problem,) = written.problems()
             assert f"{name}'" in problem
+            with pytest.raises(CanetError):
+                written.load()
         path.write_bytes(raw)
     assert written.problems() == []
 
