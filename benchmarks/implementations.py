@@ -25,7 +25,7 @@ from benchmarks.memory import Meter, out_of_memory
 from benchmarks.plain import PlainTraining
 from canet.data.task import ShiftTask
 from canet.methods import Settings
-from canet.training import Trainer
+from canet.models import Trainer
 from canet.training.fields import TaskFields
 from canet.training.loop import EPOCHS_BETWEEN_CHECKS
 from canet.util.memory import keep_freed_memory

@@ -28,12 +28,10 @@ from canet.data.graph_store import GraphStore, GraphStoreWriter
 from canet.data.graph_store.sorting import SortedEdges
 from canet.data.user_task import user_task
 from canet.methods import BACKBONES, Method, get_method
-from canet.models import Auto
+from canet.models import Auto, Trainer
 from canet.nn import Graph
 from canet.nn.operations import select_rows
-from canet.reading.pieces import Pieces
 from canet.reading.rows import RowCache
-from canet.training import Trainer
 from canet.training.device_batches import DeviceBatches, DeviceData
 from canet.training.epochs import epochs_of
 from canet.training.fields import TaskFields
@@ -90,7 +88,7 @@ def measure_store(num_nodes: int, threads: int, folder: str) -> dict[str, Any]:
         settings = kind.settings_type(hidden=CPU_HIDDEN, batch_size=BATCH, fanout=fanout)
         task = user_task(store.open()).task
         trainer = Trainer(task, "erm", "sage", settings, "cpu", threads=threads)
-        method = trainer._new_method()
+        method = trainer.learner.new_method(task)
         optimizer = torch.optim.Adam(method.parameters(), lr=0.001)
         fields = trainer.fields
         found |= stages(fields, method, optimizer)
@@ -100,8 +98,7 @@ def measure_store(num_nodes: int, threads: int, folder: str) -> dict[str, Any]:
         found |= {"seeds": task.train.numel(), "train s": seconds, "loss": float(loss)}
         begin, predicted = time.perf_counter(), 0
         method.eval()
-        lazy = fields._graph(False)
-        for ids, _ in Pieces(lazy, 2).predict(method.model, fields._reader(False).rows):
+        for ids, _ in fields.of("train").predict(method.model):
             predicted += ids.numel()
         assert predicted == num_nodes
         found["predict s"] = time.perf_counter() - begin
@@ -197,17 +194,17 @@ def stages(
 ) -> dict[str, float]:
     """Return the seconds per batch of each stage, one after the other, and the bytes moved."""
     sample, fetch, train = Stopwatch(), Stopwatch(), Stopwatch()
-    lazy, order = fields._graph(False), fields.task.train
+    own, order = fields.of("train"), fields.task.train
     method.train()
     moved = rows = 0
     for number, nodes in enumerate(islice(order.split(BATCH), TIMED_BATCHES)):
         with sample:
-            field = lazy.sampled_field(nodes, CPU_FANOUT, number)
+            field = own.on().sampled_field(nodes, CPU_FANOUT, number)
         with fetch:
-            x = fields._reader(False).rows(field.nodes)
+            x = own.reader.rows(field.nodes)
         assert isinstance(x, torch.Tensor)
         with train:
-            method.update(fields._training_batch(nodes, x, field.blocks), optimizer)
+            method.update(fields.training_batch(nodes, x, field.blocks), optimizer)
         rows += x.shape[0]
         entries = sum(m.pattern.nnz for b in field.blocks for m in b.matrices.values())
         moved += 2 * x.numel() * x.element_size() + 12 * entries  # read and write; ids and values

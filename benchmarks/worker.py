@@ -19,7 +19,7 @@ from benchmarks.ceiling import measure_ceiling
 from benchmarks.growth import measure_point
 from benchmarks.implementations import measure
 from benchmarks.memory import cap_memory
-from canet.training.trainer import versions
+from canet.store.result import versions
 
 Job = dict[str, Any]
 

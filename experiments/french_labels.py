@@ -27,7 +27,7 @@ from canet.paper.scope import Scope
 from canet.report.labels import backbone_label
 from canet.report.score import Score
 from canet.report.tables import Cell, Table
-from canet.runs.evaluate import open_trainer
+from canet.runs.evaluate import load_task_of, open_learner
 from canet.store import RunFolder, open_runs
 
 FILE = "published_fr.json"
@@ -44,11 +44,10 @@ def shift_labels(y: Tensor) -> Tensor:
 def shifted_score(folder: RunFolder, device: str = "auto", data_root: Path | None = None) -> float:
     """The score of a run on FR with shifted labels, from its folder or else from its weights."""
     if not (folder.path / FILE).exists():
-        trainer = open_trainer(folder.read_config(), device, data_root)
-        batch = trainer.fields.batch("ood/FR")
-        with torch.no_grad():
-            logits = trainer.load(folder).predict(batch)
-        found = float(trainer.metric(logits, shift_labels(batch.y)))
+        config = folder.read_config()
+        task, learner = load_task_of(config, data_root), open_learner(config, device)
+        logits = learner.load(task, folder).logits(task)["ood/FR"]
+        found = float(task.scorer(logits, shift_labels(task.y[task.test_ood["FR"]])))
         folder.add_json(FILE, {SHIFTED_FR: found})
     return float(folder.read_json(FILE)[SHIFTED_FR])
 

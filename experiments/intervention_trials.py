@@ -33,11 +33,11 @@ from canet.defaults import unsearched
 from canet.methods import Batch, TrainingView, interventions
 from canet.methods.canet import CaNetMethod
 from canet.methods.interventions import Interventions, groups_of, infer_groups, spread_between
+from canet.models import Trainer
 from canet.nn import ShiftedFeatures, SparseMatrix
 from canet.nn.blocks import Block
 from canet.report.score import to_percent
 from canet.settings import override
-from canet.training import Trainer
 from canet.util.sparse import from_scipy, to_scipy
 
 TASKS = ("pubmed", "citeseer", "cora")

@@ -22,11 +22,11 @@ import numpy as np
 
 from canet.data import DATASETS, load_task
 from canet.defaults import task_settings
+from canet.models import Trainer
 from canet.models.auto import AutoSettings
 from canet.models.portfolio import NETWORKS
 from canet.settings import override
 from canet.store.summary import OOD
-from canet.training import Trainer
 from experiments.choice import Case, cases
 
 NUM_DRAWS = 2

@@ -19,7 +19,7 @@ from canet.diagnosis.sections.reliance import replace_columns
 from canet.estimator.classifier import NodeClassifier
 from canet.estimator.reference import build_reference
 from canet.methods import METHODS
-from canet.models import FittedNetwork
+from canet.models import Learner
 from canet.models.reader import Reader
 from canet.paper.experiment import Experiment
 from canet.paper.finished_runs import FinishedRuns
@@ -29,9 +29,8 @@ from canet.report.figures import draw_bars, new_figure, share_legend, tidy
 from canet.report.labels import backbone_label, method_label
 from canet.report.score import Score
 from canet.report.tables import Cell, Table
-from canet.runs.evaluate import open_trainer
+from canet.runs.evaluate import load_task_of, open_learner
 from canet.store import RunConfig, RunFolder
-from canet.training import Trainer
 from canet.util.rendering import save_figure
 from canet.util.sparse import select_rows
 
@@ -73,8 +72,10 @@ class SpuriousReliance(Experiment):
         for case in self._cases():
             for place in finished.folders(self._jobs(case)):
                 if not (place.path / RELIANCE).exists():
-                    trainer = open_trainer(place.read_config(), device, self.scope.data_root)
-                    place.add_json(RELIANCE, {"reliance": measure_run(trainer, place)})
+                    config = place.read_config()
+                    task = load_task_of(config, self.scope.data_root)
+                    found = measure_run(open_learner(config, device), task, place)
+                    place.add_json(RELIANCE, {"reliance": found})
 
     def tables(self, finished: FinishedRuns) -> list[Table]:
         return [self._reliance(finished)]
@@ -145,9 +146,9 @@ class SpuriousReliance(Experiment):
         return self.table("", about, columns, rows, notes)
 
 
-def measure_run(trainer: Trainer, place: RunFolder) -> dict[str, Any]:
+def measure_run(learner: Learner, task: ShiftTask, place: RunFolder) -> dict[str, Any]:
     """Reliance of a finished run on the spurious columns and on all others."""
-    task, model = trainer.task, as_classifier(trainer, place)
+    model = as_classifier(learner, task, place)
     columns = np.arange(task.num_features)
     blocks = {SPURIOUS: columns[-NUM_SPURIOUS:], BASE: columns[:-NUM_SPURIOUS]}
     graphs = {ID: task.in_distribution, OOD: ~task.in_distribution}
@@ -160,9 +161,9 @@ def measure_run(trainer: Trainer, place: RunFolder) -> dict[str, Any]:
     }
 
 
-def as_classifier(trainer: Trainer, place: RunFolder) -> NodeClassifier:
+def as_classifier(learner: Learner, task: ShiftTask, place: RunFolder) -> NodeClassifier:
     """Convert a finished run to a `NodeClassifier`."""
-    task, config = trainer.task, place.read_config()
+    config = place.read_config()
     model = NodeClassifier(
         config.method,
         config.backbone,
@@ -175,7 +176,7 @@ def as_classifier(trainer: Trainer, place: RunFolder) -> NodeClassifier:
     model.n_features_in_ = task.num_features
     model.encoding_ = None
     model.left_out_, model.both_ways_ = [], False
-    model.fitted_ = FittedNetwork(trainer.load(place), config.backbone)
+    model.fitted_ = learner.load(task, place)
     own = Graph(task.data.x, task.data.edge_index, batch=task.data.batch)
     reader = Reader(model.fitted_, PreparedGraph(own))
     model.reference_ = build_reference(task, reader, config.seed)

@@ -18,8 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from canet.data import load_task
 from canet.methods import METHODS
+from canet.models import Trainer
 from canet.store.summary import OOD
-from canet.training import Trainer
 
 MODELS = (("erm", "sage"), ("canet", "gcn"))
 CUT_BITS = 13
@@ -54,7 +54,7 @@ def main(name: str, device: str = "cpu") -> None:
         settings = METHODS[method].settings_type(epochs=30 if device == "cuda" else 15, **how)
         for kind in ("TF32", "fp32"):
             on_cpu = device == "cpu" and kind == "TF32"
-            on_gpu = patch("canet.training.trainer.fast_products", lambda _: nullcontext())
+            on_gpu = patch("canet.models.network.fast_products", lambda _: nullcontext())
             with Rounded() if on_cpu else on_gpu if kind == "fp32" else nullcontext():
                 trainer = Trainer(task, method, backbone, settings, device)
                 scores = [trainer.run(seed).result.scores for seed in range(5)]

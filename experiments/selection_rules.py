@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from canet.errors import CanetError
-from canet.training.trainer import SELECTION
+from canet.models.network import SELECTION
 
 History = Mapping[str, Sequence[float]]
 

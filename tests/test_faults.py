@@ -17,11 +17,12 @@ import torch
 
 from canet.data.benchmarks import synthetic
 from canet.errors import CanetError, ChecksumError
+from canet.models import Network, Options, Trainer
 from canet.runs import run_jobs
 from canet.store import RunFolder, find_runs, unpack_archive, write_archive
 from canet.store.model_folder import read_model, write_model
 from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS, read_checkpoint
-from canet.training import Trainer, loop
+from canet.training import loop
 from canet.util.locks import LOCK
 from tests.support.commands import QUICK, call
 from tests.support.finished import make_config, write_run
@@ -213,7 +214,7 @@ def test_slow_checkpoints_are_written_less_often(monkeypatch: pytest.MonkeyPatch
             nonlocal now
             now += 6
 
-    run = Trainer(tiny_task(), "erm", "gcn", SETTINGS, "cpu")._loop(0, None, False, 0)
+    run = Network("erm", "gcn", SETTINGS, Options("cpu"))._loop(tiny_task(), 0, False, 0, None)
     run.epoch = 1
     checkpoints, taken = loop.Checkpoints(), 0.0
     for _ in range(10_000):
@@ -275,13 +276,14 @@ from pathlib import Path
 import torch
 from tests.support.tiny import QUICK, tiny_task
 from canet.store import RunFolder
-from canet.training import Trainer, loop
+from canet.models import Trainer
+from canet.training import loop
 
 torch.set_num_threads(1)
 loop.CHECKPOINT_SECONDS = 0.0
 folder, epochs, most = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 trainer = Trainer(tiny_task(), "canet", "gcn", None, "cpu", epochs)
-trainer._loop(0, None, False, 0)  # import everything before the forks
+trainer.learner._loop(trainer.task, 0, False, 0, None)  # import everything before the forks
 
 def train(path):
     pid = os.fork()

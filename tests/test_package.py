@@ -10,7 +10,7 @@ import pytest
 
 import canet
 from canet.methods import METHODS, Batch, Method
-from canet.training import Trainer
+from canet.models import Trainer
 from tests.support.tiny import QUICK, tiny_task
 
 ROOT = Path(__file__).parents[1]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from canet.diagnosis import diagnose
     from canet.estimator import NodeClassifier, OnGraph, load
     from canet.methods import BACKBONES, METHODS
-    from canet.training import Trainer
+    from canet.models import Trainer
 
 __all__ = [
     "BACKBONES",
@@ -61,7 +61,7 @@ _HOMES = {
     "diagnosis": ("diagnose",),
     "estimator": ("NodeClassifier", "OnGraph", "load"),
     "methods": ("BACKBONES", "METHODS"),
-    "training": ("Trainer",),
+    "models": ("Trainer",),
 }
 """Module → its public names, which are imported on first use."""
 

@@ -23,8 +23,8 @@ from benchmarks.targets import LARGEST, checks
 from benchmarks.worker import Order
 from canet.data import load_task
 from canet.methods.canet import CaNetMethod, CaNetSettings
+from canet.models import Trainer
 from canet.nn import CaNet, Graph
-from canet.training import Trainer
 from canet.util.files import read_json
 
 RESULTS = Path(__file__).parents[2] / "results" / "performance"
@@ -248,7 +248,7 @@ def test_the_cost_of_a_layer_is_counted_by_the_rule() -> None:
     trainer = Trainer(load_task("synthetic"), "canet", "gcn", case.settings(), "cpu")
     batch = trainer.fields.batch("valid")
     with torch.device("meta"):
-        model = trainer._new_method().model
+        model = trainer.learner.new_method(trainer.task).model
     operations = ceiling.forward_cost(model, batch)
     block, matrix = batch.blocks[0], batch.blocks[0].matrices[model.operators[0]]
     product = operations[1]
@@ -264,7 +264,7 @@ def test_the_cost_of_a_backbone_is_that_of_its_propagations_and_maps() -> None:
     settings = replace(Case("synthetic", "gat").erm_settings(), num_layers=3)
     trainer = Trainer(load_task("synthetic"), "erm", "gat", settings, "cpu")
     batch = trainer.fields.batch("valid")
-    model = trainer._new_method().model
+    model = trainer.learner.new_method(trainer.task).model
     _, first, between, second, third, last = ceiling.forward_cost(model, batch)
     for block, attention in zip(batch.blocks, (first, second, third), strict=True):
         entries = block.matrices[model.operators[0]].pattern.nnz

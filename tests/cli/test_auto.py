@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from canet.estimator.classifier import NodeClassifier
-from canet.training import Trainer
+from canet.models import Network
 from tests.support.commands import Canet, call
 from tests.support.user_tables import write_users
 
@@ -53,15 +53,15 @@ def test_what_the_time_limit_left_out_is_named_and_has_no_scores(place: Path) ->
 
 def test_a_fit_that_was_stopped_continues(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = call(place, *FIT, "--device", "cpu", "--out", "whole", "--json").content
-    real, calls = Trainer._train, list[int]()
+    real, calls = Network.fit_together, list[int]()
 
-    def counted(*args: Any) -> Any:
+    def counted(*args: Any, **options: Any) -> Any:
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return real(*args)
+        return real(*args, **options)
 
-    monkeypatch.setattr(Trainer, "_train", counted)
+    monkeypatch.setattr(Network, "fit_together", counted)
     stopped = call(place, *FIT, "--device", "cpu", "--out", "half", "--quiet")
     assert stopped.code == 130
     assert (place / "half" / ".checkpoints").is_dir()

@@ -11,10 +11,10 @@ from PIL import Image
 from canet.cli import demo
 from canet.cli.demo import MODELS, DemoScores, run_demo
 from canet.data.benchmarks import synthetic
+from canet.models import network
 from canet.models.portfolio import PRESETS
 from canet.report.score import Score
 from canet.runs.evaluate import evaluate_runs
-from canet.training import trainer
 from tests.support.commands import files_of
 
 
@@ -93,7 +93,7 @@ def test_second_demo_reads_the_finished_runs_and_prints_the_same(
     shown: Shown, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = files_of(shown.folder)
-    monkeypatch.setattr(trainer, "train_loops", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(network, "train_loops", lambda *_: pytest.fail("trained again"))
     run_demo(shown.folder, "cpu", quiet=False)
     assert capsys.readouterr().out == shown.text
     after = files_of(shown.folder)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from canet.methods import METHODS as REGISTRY
-from canet.training import trainer
+from canet.models import network
 from tests.support.commands import QUICK, Answer, Canet, call_in_new_process, files_of
 
 METHODS = ("erm", "canet")
@@ -71,7 +71,7 @@ def test_same_command_again_reads_the_finished_runs_and_another_folder_gives_the
     first = canet(*line).content
     assert first["scores"] == finished[1]["scores"]
     before = files_of(work)
-    monkeypatch.setattr(trainer, "train_loops", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(network, "train_loops", lambda *_: pytest.fail("trained again"))
     assert canet(*line).content == first
     assert files_of(work) == before
 

@@ -11,12 +11,12 @@ import torch
 
 from canet.errors import CanetError
 from canet.methods import METHODS
+from canet.models import Trainer
 from canet.paper.reproduce import available_features
 from canet.report.results import find_results
 from canet.store import RunFolder
 from canet.store.model_folder import write_model
 from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS
-from canet.training import Trainer
 from tests.support.commands import call
 from tests.support.finished import change_result, make_config, write_run
 from tests.support.model_folders import FILE, tensors

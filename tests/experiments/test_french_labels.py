@@ -9,7 +9,7 @@ from canet.data import load_task
 from canet.paper.published import SHIFTED_FR
 from canet.paper.published_tables import Table2
 from canet.paper.scope import Repeat, Scope, TaskSpec
-from canet.runs.evaluate import open_trainer
+from canet.runs.evaluate import load_task_of, open_learner
 from canet.store import RunFolder
 from experiments.french_labels import FILE, shift_labels, shifted_score, table
 from tests.support.made_up import cell, write_runs
@@ -38,7 +38,7 @@ def test_the_score_is_computed_once_and_added_to_the_run_folder(
     changes = {"epochs": 1, "hidden": 4}
     config = Scope().job(spec, "erm", "gcn", Repeat(0, 0), changes=changes)
     folder = tmp_path / "run"
-    open_trainer(config, "cpu", small_root).run(0, folder)
+    open_learner(config, "cpu").run(load_task_of(config, small_root), {0: folder})
     place = RunFolder(folder)
     found = shifted_score(place, "cpu", small_root)
     assert 0 <= found <= 1

@@ -10,9 +10,11 @@ import pytest
 from canet.data import load_task
 from canet.data.benchmarks import synthetic
 from canet.data.benchmarks.spurious import NUM_SPURIOUS
+from canet.data.task import ShiftTask
+from canet.methods import get_method
+from canet.models import Learner, Options, get_learner
 from canet.paper import Scope
 from canet.store import RunFolder
-from canet.training import Trainer
 from experiments.reliance import (
     BASE,
     ID,
@@ -37,19 +39,21 @@ def test_the_table_has_flip_rates(fresh_cache: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trainer, RunFolder]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Learner, ShiftTask, RunFolder]:
     """CaNet for a few epochs on a small embedded task."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(synthetic, "NUM_USERS", 300)
         task = load_task("synthetic", protocol="disjoint")
-    trainer = Trainer(task, "canet", "gcn", device="cpu", epochs=20)
+    learner = get_learner(
+        "canet", settings=get_method("canet").settings_type(epochs=20), options=Options("cpu")
+    )
     folder = tmp_path_factory.mktemp("run")
-    trainer.run(0, folder)
-    return trainer, RunFolder(folder)
+    learner.run(task, {0: folder})
+    return learner, task, RunFolder(folder)
 
 
 def test_the_reliance_of_a_run_is_measured_with_and_without_shift(
-    run: tuple[Trainer, RunFolder],
+    run: tuple[Learner, ShiftTask, RunFolder],
 ) -> None:
     found = measure_run(*run)
     for where in (ID, OOD):
@@ -58,19 +62,21 @@ def test_the_reliance_of_a_run_is_measured_with_and_without_shift(
 
 
 def test_a_model_that_ignores_the_spurious_columns_does_not_rely_on_them(
-    run: tuple[Trainer, RunFolder],
+    run: tuple[Learner, ShiftTask, RunFolder],
 ) -> None:
-    trainer, place = run
-    model = as_classifier(trainer, place)
+    learner, task, place = run
+    model = as_classifier(learner, task, place)
     weight = model.fitted_.method.model.phi_in.weight
     weight.data[:, -NUM_SPURIOUS:] = 0
-    graph = induced_subgraph(trainer.task, ~trainer.task.in_distribution)
-    columns = np.arange(trainer.task.num_features)[-NUM_SPURIOUS:]
+    graph = induced_subgraph(task, ~task.in_distribution)
+    columns = np.arange(task.num_features)[-NUM_SPURIOUS:]
     assert _effect(model, graph, SPURIOUS, columns) == {"flipped": 0.0, "lost": 0.0}
 
 
-def test_a_subgraph_has_its_nodes_edges_and_test_labels(run: tuple[Trainer, RunFolder]) -> None:
-    task = run[0].task
+def test_a_subgraph_has_its_nodes_edges_and_test_labels(
+    run: tuple[Learner, ShiftTask, RunFolder],
+) -> None:
+    task = run[1]
     graph = induced_subgraph(task, task.in_distribution)
     inside = int(task.in_distribution.sum())
     assert graph.num_nodes == inside

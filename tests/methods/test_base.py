@@ -11,9 +11,9 @@ from canet.errors import CanetError
 from canet.methods import METHODS
 from canet.methods.erm import ERM
 from canet.methods.irm import IRM
+from canet.models import Trainer
 from canet.nn import CaNet, GraphModel
 from canet.nn.backbones import ResidualModel
-from canet.training import Trainer
 from tests.support.labelled import make
 from tests.support.tiny import tiny_task
 

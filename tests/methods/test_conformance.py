@@ -15,8 +15,8 @@ from canet.errors import CanetError
 from canet.methods import METHODS, Batch, Method
 from canet.methods.eerm import EERM, log_probability
 from canet.methods.mixup import Mixup
+from canet.models import Run, Trainer
 from canet.store import RunFolder
-from canet.training import Run, Trainer
 from tests.support.data_of import data_of
 from tests.support.gpu import needs_gpu
 from tests.support.pairs import every_pair
@@ -41,9 +41,7 @@ def trained(name: str, backbone: str) -> tuple[Trainer, Run]:
 def fresh(of: Trainer) -> Method:
     """An untrained method of a trainer."""
     torch.manual_seed(0)
-    task = of.task
-    labels = task.training_environments().numel()
-    return of.method_type(of.settings, of.backbone, task.num_features, task.num_classes, labels)
+    return of.learner.new_method(of.task)
 
 
 def test_loss_falls(name: str, backbone: str) -> None:
@@ -80,8 +78,8 @@ def test_same_seed_gives_the_same_bits_and_a_stored_run_the_same_scores(
     second = again.run(0, tmp_path / "run")
     assert same_bits(weights(first), weights(second))
     assert first.history == second.history
-    loaded = again.load(RunFolder(tmp_path / "run"))
-    assert again.scores(loaded) == first.result.scores
+    loaded = again.learner.load(again.task, RunFolder(tmp_path / "run"))
+    assert again.learner.scores(again.task, loaded) == first.result.scores
 
 
 def test_sparse_features_train_like_dense_ones(name: str, backbone: str) -> None:
@@ -153,7 +151,7 @@ def test_cpu_and_gpu_agree_to_rounding(name: str, backbone: str) -> None:
     sides = []
     for device in ("cpu", "cuda"):
         of = trainer(tiny_task(), name, backbone, device)
-        method = fresh(of).to(of.device).eval()
+        method = fresh(of).to(of.learner.device).eval()
         torch.manual_seed(1)
         method.prepare(of.fields.view())
         batch = of.fields.batch("train")

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from canet.methods import BACKBONES
 from canet.methods.dann import DANN, DANNSettings, _Reverse
-from canet.training import Trainer
+from canet.models import Trainer
 from tests.support.labelled import ENVIRONMENT, make
 from tests.support.tiny import tiny_task
 from tests.support.trainers import run_until

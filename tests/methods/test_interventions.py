@@ -26,11 +26,11 @@ from canet.methods.interventions import (
     infer_groups,
     spread_between,
 )
+from canet.models import Trainer
 from canet.nn import ShiftedFeatures, SparseMatrix
 from canet.reading.predict import read
 from canet.reading.prepared import PreparedGraph
 from canet.settings import override
-from canet.training import Trainer
 from tests.support.data_of import data_of
 from tests.support.small_task import with_columns
 from tests.support.tiny import tiny_task

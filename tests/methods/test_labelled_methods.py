@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from canet.errors import CanetError
 from canet.methods import BACKBONES, METHODS, Batch
 from canet.methods.erm import ERM
-from canet.training import Trainer
+from canet.models import Trainer
 from tests.support.data_of import data_of
 from tests.support.labelled import ENVIRONMENT, make
 from tests.support.tiny import tiny_task

@@ -11,8 +11,8 @@ from canet.defaults import unsearched
 from canet.errors import CanetError
 from canet.methods import mean_matching, sr_gnn
 from canet.methods.mean_matching import Discrepancy, mean_matching_weights
-from canet.training import Trainer
-from canet.training.trainer import seeded
+from canet.models import Trainer
+from canet.util.torch_state import seeded
 
 SAMPLE = 300  # number of weights in the tests: a hard problem that is solved quickly
 
@@ -165,7 +165,7 @@ def test_discrepancy_is_that_of_an_independent_solver(
     settings = unsearched(task, "sr_gnn", "gcn")
     trainer = Trainer(load_task(task, root), "sr_gnn", "gcn", settings, "cpu")
     with seeded(0, torch.device("cpu")):
-        trainer._new_method().prepare(trainer.fields.view())
+        trainer.learner.new_method(trainer.task).prepare(trainer.fields.view())
     (given,) = solved
     discrepancy = Discrepancy.between(*given[:2])
     ours = discrepancy(mean_matching_weights(*given).numpy())

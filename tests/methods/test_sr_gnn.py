@@ -10,8 +10,8 @@ from torch import Tensor
 
 from canet.methods import BACKBONES, sr_gnn
 from canet.methods.sr_gnn import SRGNN, SRGNNSettings, central_moment_discrepancy
-from canet.training import Trainer
-from canet.training.trainer import seeded
+from canet.models import Trainer
+from canet.util.torch_state import seeded
 from tests.support.tiny import tiny_task
 
 every_backbone = pytest.mark.parametrize("backbone", BACKBONES)
@@ -30,7 +30,7 @@ def trainer(backbone: str = "gcn", inductive: bool = False, **settings: Any) -> 
 
 def prepared(of: Trainer) -> SRGNN:
     with seeded(0, torch.device("cpu")):
-        method = of._new_method()
+        method = of.learner.new_method(of.task)
         method.prepare(of.fields.view())
     assert isinstance(method, SRGNN)
     return method
@@ -103,10 +103,9 @@ def test_sample_is_observed_outside_the_training_set_and_as_large(
 ) -> None:
     of = trainer(inductive=inductive)
     asked: list[Tensor] = []
-    read = of.fields._read
-    monkeypatch.setattr(
-        of.fields, "_read", lambda nodes, hidden: asked.append(nodes) or read(nodes, hidden)
-    )
+    own = of.fields.of("train")
+    read = own.read
+    monkeypatch.setattr(own, "read", lambda nodes: asked.append(nodes) or read(nodes))
     prepared(of)
     sample, train = asked
     assert train.equal(of.task.train)
@@ -118,7 +117,7 @@ def test_sample_is_observed_outside_the_training_set_and_as_large(
 def test_without_other_nodes_the_sample_is_drawn_from_training_nodes() -> None:
     of = trainer()
     view = of.fields.view()
-    method = of._new_method()
+    method = of.learner.new_method(of.task)
     method.prepare(replace(view, observed=view.train))
     assert method.model(*method.sample).logits.shape[0] == view.train.numel()
 
@@ -163,4 +162,4 @@ def test_propagated_features_are_means_over_the_hops(backbone: str) -> None:
 
 def test_weights_are_not_saved() -> None:
     of = trainer()
-    assert prepared(of).state_dict().keys() == of._new_method().state_dict().keys()
+    assert prepared(of).state_dict().keys() == of.learner.new_method(of.task).state_dict().keys()

@@ -20,14 +20,14 @@ import torch
 import canet
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, InputWarning
-from canet.models import Auto, Fitted, Options
+from canet.models import Auto, Fitted, FittedNetwork, Network, Options
 from canet.models.auto import AVERAGE, LARGEST_CLASS, LATE, AutoSettings
 from canet.models.base import WORK_FOLDER
 from canet.models.parts import Parts, weights_of
 from canet.models.portfolio import PRESETS, Recipe, recipes_of
+from canet.nn import Graph
 from canet.settings import override
 from canet.store.run_folder import find_runs
-from canet.training import Trainer
 from canet.util.processes import Processes
 from tests.support.pool import LocalPool
 from tests.support.small_task import FEW, small_task, with_columns, with_garbage
@@ -53,7 +53,7 @@ def alone() -> Fitted:
 @contextmanager
 def stopped_training(count: int) -> Iterator[None]:
     """Stop, as Ctrl-C does, when another network than the first ones is trained."""
-    real, calls = Trainer.run_together, itertools.count()
+    real, calls = Network.run, itertools.count()
 
     def stopping(*args: Any, **options: Any) -> Any:
         if next(calls) >= count:
@@ -61,7 +61,7 @@ def stopped_training(count: int) -> Iterator[None]:
         return real(*args, **options)
 
     with pytest.MonkeyPatch.context() as change:
-        change.setattr(Trainer, "run_together", stopping)
+        change.setattr(Network, "run", stopping)
         yield
 
 
@@ -401,6 +401,18 @@ def test_a_classifier_chooses_unless_a_method_is_named(few_models: None) -> None
     assert np.array_equal(model.predict_proba(prepared), model.predict_proba(small_user_graph()))
     with pytest.raises(InputError, match="another model"):
         fitted().predict(prepared)
+
+
+def test_networks_that_were_trained_in_batches_are_scored_in_pieces(
+    few_models: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = Auto(replace(QUICK, batch_size=20, fanout="3,2"), Options("cpu"))
+    (expected,) = learner.run(small_task(), {0: None})
+    monkeypatch.setattr("canet.training.fields.MAX_EDGES", 10)
+    monkeypatch.setattr(Graph, "receptive_field", lambda *_: pytest.fail("may not fit on a GPU"))
+    (found,) = learner.run(small_task(), {0: None})
+    assert any(isinstance(member, FittedNetwork) for member in found.members)
+    assert found.result.scores == pytest.approx(expected.result.scores)
 
 
 def test_a_diagnosis_changes_columns_and_edges_of_every_member(few_models: None) -> None:

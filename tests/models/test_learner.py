@@ -15,7 +15,8 @@ from sklearn.base import clone
 
 import canet
 from canet.errors import InputError, VersionError
-from canet.models import LEARNERS, restore
+from canet.methods import Traits
+from canet.models import LEARNERS, Network, Options, get_learner, restore
 from tests.support.nearest_mean import NearestMean
 from tests.support.small_task import small_task
 from tests.support.user_graphs import small_user_graph
@@ -79,12 +80,19 @@ def test_a_learner_of_another_package_is_compared_saved_and_read_in_another_proc
     assert np.array_equal(json.loads(probabilities), expected)
 
 
-def test_a_run_is_written_and_read(tmp_path: Path) -> None:
-    task = small_task()
-    (first,) = NearestMean().run(task, {0: tmp_path / "run"})
-    (second,) = NearestMean().run(task, {0: tmp_path / "run"})
-    assert first.result.scores == second.result.scores
-    assert set(first.result.scores) == {"train", "valid", "test_id", "ood/later"}
+def test_a_task_without_environments_is_rejected_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NearestMean, "traits", Traits(needs_environments=True))
+    assert Network("irm").traits.needs_environments
+    for name in ("irm", NearestMean.name):
+        with pytest.raises(InputError, match=f"'{name}' needs an environment"):
+            get_learner(name, options=Options("cpu")).run(small_task(), {0: tmp_path / "run"})
+    assert not list(tmp_path.iterdir())
+    task = small_task(environment=torch.arange(300) % 2)
+    (first,), (second,) = (NearestMean().run(task, {0: tmp_path / "run"}) for _ in range(2))
+    assert first.result == second.result
+    assert first.result.environments_seen == ["0", "1"]
     assert torch.equal(first.means, second.means)
 
 

@@ -21,10 +21,10 @@ from canet.data import load_task
 from canet.defaults import task_settings
 from canet.methods import Batch
 from canet.methods.canet import CaNetMethod, CaNetSettings
+from canet.models import Trainer
 from canet.nn import CaNet, Graph, Prediction
 from canet.nn import environment as environment_module
 from canet.nn.blocks import ReceptiveField
-from canet.training import Trainer
 from tests.support.networks import (
     EDGES,
     HIDDEN,

@@ -6,7 +6,7 @@ import pytest
 
 from canet.data import DATASETS, WITHOUT_SPURIOUS, load_task
 from canet.paper.scope import Repeat, Scope, TaskSpec
-from canet.runs.evaluate import open_trainer
+from canet.runs.evaluate import load_task_of, open_learner
 
 SYNTHETIC = TaskSpec("synthetic", "original", "synthetic")
 
@@ -16,8 +16,8 @@ def test_a_job_is_the_config_of_the_run_it_becomes(features: str | None) -> None
     config = Scope().job(
         SYNTHETIC, "canet", "gat", Repeat(3, 4), "disjoint", features, True, {"tau": 2}
     )
-    trainer = open_trainer(config, "cpu", None)
-    assert trainer.config(seed=4, ood_curves=True) == config
+    task = load_task_of(config, None)
+    assert open_learner(config, "cpu").config(task, seed=4, ood_curves=True) == config
     assert (config.settings["tau"], config.settings["epochs"]) == (2.0, 500)
 
 

@@ -8,7 +8,7 @@ import torch
 
 from canet.paper.scope import Repeat, Scope, TaskSpec
 from canet.paper.weights import Weights, branch_weights, branch_weights_at_start, over_pairs
-from canet.runs.evaluate import open_trainer
+from canet.runs.evaluate import load_task_of, open_learner
 from canet.store import RunFolder
 from canet.store.run_folder import WEIGHTS
 from tests.support.made_up import names, write_runs
@@ -28,7 +28,7 @@ def test_the_initial_weights_are_those_of_the_run(backbone: str, tmp_path: Path)
     spec = TaskSpec("synthetic", "original", "synthetic")
     changes = {"epochs": 1, "hidden": 8, "learning_rate": 1e-12, "num_layers": 3}
     config = Scope().job(spec, "canet", backbone, Repeat(0, 7), changes=changes)
-    open_trainer(config, "cpu", None).run(7, tmp_path)
+    open_learner(config, "cpu").run(load_task_of(config, None), {7: tmp_path})
     trained = branch_weights(RunFolder(tmp_path))
     for now, start in zip(trained, branch_weights_at_start(RunFolder(tmp_path)), strict=True):
         assert now.shape == (3, 8, 8)

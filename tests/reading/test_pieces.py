@@ -60,7 +60,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("in_file", [False, True])
-@pytest.mark.parametrize("nodes", [None, [41, 0, 59, 3]], ids=["all", "some"])
+@pytest.mark.parametrize("nodes", [None, [41, 0, 59, 3, 41]], ids=["all", "some"])
 @pytest.mark.parametrize(("method", "backbone", "settings"), CASES, ids=str)
 def test_pieces_give_the_logits_of_the_whole_graph(
     method: str,
@@ -79,7 +79,8 @@ def test_pieces_give_the_logits_of_the_whole_graph(
     chosen = None if nodes is None else torch.tensor(nodes)
     found = list(Pieces(graph, model.num_layers, chosen).predict(model, lambda ids: x[ids]))
     assert len(found) > 1 or nodes is not None
-    ids = torch.cat([piece for piece, _ in found])
+    rows = torch.cat([part for part, _ in found])
+    ids = rows if chosen is None else chosen[rows]
     assert ids.tolist() == (list(range(N)) if nodes is None else sorted(nodes))
     for name in ("logits", "embedding"):
         mine = torch.cat([getattr(prediction, name) for _, prediction in found])

@@ -16,13 +16,13 @@ from canet.data.task import ShiftTask
 from canet.methods import METHODS
 from canet.methods.base import Scaling
 from canet.methods.interventions import Interventions, as_scipy
+from canet.models import Trainer
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.nn.model import rows_of
 from canet.reading.predict import read
 from canet.reading.prepared import PreparedGraph
 from canet.reading.scaling import prepare_features
 from canet.settings import override
-from canet.training import Trainer
 from tests.support.data_of import data_of
 from tests.support.small_task import with_columns
 from tests.support.tiny import (
@@ -198,16 +198,18 @@ def test_interventions_add_to_prepared_features_and_see_their_spread(sparse: boo
     task = tiny_task(sparse=sparse)
     of = trainer(task, "standardised", interventions="given")
     view, batch = of.fields.view(), of.fields.batch("train")
-    found = Interventions(of.settings, view, torch.device("cpu"))
+    found = Interventions(of.learner.settings, view, torch.device("cpu"))
     x = task.data.x.to_dense() if sparse else task.data.x
     before = with_x(task, slow(x, torch.zeros(NUM_NODES), "standardised"))
-    expected = Interventions(of.settings, trainer(before, "raw").fields.view(), torch.device("cpu"))
+    expected = Interventions(
+        of.learner.settings, trainer(before, "raw").fields.view(), torch.device("cpu")
+    )
     torch.testing.assert_close(found.group_spread, expected.group_spread, atol=1e-5, rtol=1e-4)
     torch.manual_seed(0)
     shifted = found(batch).x
     assert isinstance(shifted, ShiftedFeatures)
     written = dense(batch.x) + shifted.member @ shifted.offset
-    model = of._new_method().model.eval()
+    model = of.learner.new_method(of.task).model.eval()
     torch.testing.assert_close(model.project(shifted), model.project(written), atol=1e-5, rtol=1e-4)
 
 

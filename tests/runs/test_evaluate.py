@@ -10,10 +10,10 @@ from canet.data.benchmarks.spurious import centred_per_graph, without_spurious_c
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
 from canet.methods import get_method
-from canet.runs.evaluate import difference, evaluate_runs, open_trainer
+from canet.models import Run, Trainer
+from canet.runs.evaluate import difference, evaluate_runs, load_task_of, open_learner
 from canet.settings import override
 from canet.store import RunFolder
-from canet.training import Run, Trainer
 from tests.support.commands import files_of
 
 
@@ -104,10 +104,10 @@ def test_the_task_of_a_run_is_loaded_again(
 ) -> None:
     task = load_task("arxiv", small_root, 3, features=features, inductive=inductive)
     config = Trainer(task, "erm", "gcn", device="cpu").config()
-    again = open_trainer(config, "cpu", small_root)
-    assert again.config() == config
-    assert again.task.data.x.equal(task.data.x)
-    assert again.task.train.equal(task.train)
+    again = load_task_of(config, small_root)
+    assert open_learner(config, "cpu").config(again) == config
+    assert again.data.x.equal(task.data.x)
+    assert again.train.equal(task.train)
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,12 @@ import pytest
 
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
+from canet.models import Fitted, Network
 from canet.runs import evaluate, job_folder, run, run_jobs
 from canet.runs.run import make_batches, read_failure
 from canet.runs.worker import FAILURE, Worker
 from canet.store import RunConfig, RunFolder
 from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS
-from canet.training import Run, Trainer
 from canet.util.locks import LOCK, exclusive_lock
 from tests.support.jobs import outcome, tiny_job, two_methods
 from tests.support.pool import LocalPool
@@ -50,13 +50,13 @@ def marker(folder: RunFolder) -> tuple[int, int]:
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The folders of all trainings that have begun, in order."""
     folders_begun: list[Path] = []
-    train = Trainer.run_together
+    train = Network.run
 
-    def logged(self: Trainer, folders: dict[int, Path], *rest: Any) -> list[Run]:
+    def logged(self: Network, task: ShiftTask, folders: Any, **rest: Any) -> list[Fitted]:
         folders_begun.extend(folders.values())
-        return train(self, folders, *rest)
+        return train(self, task, folders, **rest)
 
-    monkeypatch.setattr(Trainer, "run_together", logged)
+    monkeypatch.setattr(Network, "run", logged)
     return folders_begun
 
 
@@ -102,14 +102,14 @@ def test_a_task_is_loaded_once_for_all_runs_that_share_it(
 
 
 def fail_with_seed_0(monkeypatch: pytest.MonkeyPatch) -> None:
-    train = Trainer.run_together
+    train = Network.run
 
-    def fail(self: Trainer, folders: dict[int, Path], *rest: Any) -> list[Run]:
+    def fail(self: Network, task: ShiftTask, folders: Any, **rest: Any) -> list[Fitted]:
         if 0 in folders:
             raise ZeroDivisionError("as the test wants")
-        return train(self, folders, *rest)
+        return train(self, task, folders, **rest)
 
-    monkeypatch.setattr(Trainer, "run_together", fail)
+    monkeypatch.setattr(Network, "run", fail)
 
 
 def test_a_failed_run_is_recorded_and_the_others_are_trained(

@@ -9,13 +9,13 @@ import torch
 from canet.data import load_task
 from canet.data.benchmarks import synthetic
 from canet.methods import BACKBONES, METHODS, get_method
+from canet.models import Network, Trainer
 from canet.runs import evaluate
 from canet.scoring.metrics import METRICS
 from canet.search.objective import Objective, without_test_labels
 from canet.search.study import Plan
 from canet.settings import describe_settings, override
 from canet.store import RunConfig
-from canet.training import Trainer
 from tests.support.finished import make_config
 from tests.support.garbage import with_garbage_test_labels
 
@@ -102,9 +102,9 @@ def test_trials_with_the_same_number_of_layers_share_their_fields(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     used = []
-    run = Trainer.run
+    run = Network.run
     monkeypatch.setattr(
-        Trainer, "run", lambda self, *a, **k: used.append(self.fields) or run(self, *a, **k)
+        Network, "run", lambda self, *a, **k: used.append(self.fields(a[0])) or run(self, *a, **k)
     )
     objective = objective_of(config())
     for depth, hidden in ((2, 8), (3, 8), (2, 16)):

@@ -19,11 +19,11 @@ import pytest
 from canet.data.benchmarks import synthetic
 from canet.defaults import task_settings, unsearched
 from canet.errors import CanetError
+from canet.models import Network
 from canet.search import search
 from canet.search.journal import open_journal
 from canet.search.study import Plan, done_trials, open_study
 from canet.store import RunConfig
-from canet.training import Trainer
 from tests.support.commands import call
 
 SEARCH = ("search", "synthetic", "--method", "irm", "--epochs", "2", "--device", "cpu")
@@ -128,7 +128,7 @@ def test_the_same_command_only_reads_and_more_trials_resume_the_search(
     folder = found[0]
     before = trials_of(folder / "mine")
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "run_together", lambda *_: pytest.fail("trained again"))
+        patch.setattr(Network, "run", lambda *_: pytest.fail("trained again"))
         _, out, _ = call(folder, *SEARCH, "--trials", 4, "--out", "mine", "--json")
     assert json.loads(out) == read(folder / "mine")
     call(folder, *QUIET, "--trials", 4, "--out", "grown")
@@ -290,7 +290,7 @@ def test_the_error_of_a_search_without_scores_contains_the_reason(
     def fail(*_: object, **__: object) -> None:
         raise CanetError("training stopped: the loss is not finite")
 
-    monkeypatch.setattr("canet.search.objective.Trainer.run", fail)
+    monkeypatch.setattr("canet.models.Network.run", fail)
     code, _, err = call(tmp_path, *QUIET, "--trials", 2, "--out", "mine")
     assert code == 2
     assert "the loss is not finite" in err

@@ -9,8 +9,9 @@ import pytest
 from torch import Tensor
 
 from canet.data.task import ShiftTask
-from canet.methods import METHODS
-from canet.training import Run, Trainer, loop, trainer
+from canet.methods import METHODS, Method
+from canet.models import FittedNetwork, Run, Trainer
+from canet.training import loop
 from tests.support.tiny import tiny_task
 
 
@@ -31,6 +32,11 @@ def weights(run: Run) -> dict[str, Tensor]:
     return {name: tensor.cpu() for name, tensor in run.method.state_dict().items()}
 
 
+def scores(of: Trainer, method: Method) -> dict[str, float]:
+    """The scores of a method on the task of a trainer."""
+    return of.learner.scores(of.task, FittedNetwork(method, of.learner.backbone.name))
+
+
 def same_bits(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
     return first.keys() == second.keys() and all(first[n].equal(second[n]) for n in first)
 
@@ -48,7 +54,7 @@ class Killed(BaseException):
     pass
 
 
-def kill_at(epoch: int) -> trainer.Progress:
+def kill_at(epoch: int) -> loop.Progress:
     def on_progress(done: int, total: int, score: float) -> None:
         if done == epoch:
             raise Killed

@@ -11,10 +11,8 @@ import torch
 import canet
 from canet.errors import InputError
 from canet.methods import InterventionSettings
-from canet.models import Options
-from canet.models.base import OutOfTime
-from canet.models.network import Network
-from canet.training import Trainer
+from canet.models import Network, Options, Trainer
+from canet.models.options import OutOfTime
 from tests.support.small_task import with_columns
 from tests.support.tiny import tiny_task
 from tests.support.trainers import make
@@ -37,7 +35,7 @@ def test_the_gradient_of_an_epoch_of_batches_is_the_full_gradient() -> None:
     trainer = make(task, "erm", epochs=1, dropout=0.0, batch_size=7)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        method = trainer._new_method()
+        method = trainer.learner.new_method(trainer.task)
     full = trainer.fields.batch("train")
     parameters = list(method.parameters())
     expected = torch.autograd.grad(method.loss(full), parameters)

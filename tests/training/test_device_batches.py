@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from canet.models import Trainer
 from canet.nn.operations import fused
 from canet.reading import prepared, rows
 from canet.reading.prepared import task_graph
-from canet.training import Trainer, device_batches
+from canet.training import device_batches
 from canet.training.device_batches import DeviceBatches, DeviceData, epoch_order, epoch_seed
 from canet.training.epochs import BatchEpochs
 from tests.support.gpu import needs_gpu
@@ -49,14 +50,14 @@ def test_padded_steps_have_the_losses_of_other_batches(monkeypatch: pytest.Monke
     nodes, optimizers = trainer.fields.nodes["train"], []
     for _ in range(2):
         torch.manual_seed(0)
-        method = trainer._new_method()
+        method = trainer.learner.new_method(trainer.task)
         optimizers.append((method, torch.optim.Adam(method.parameters(), lr=0.02)))
     batches = partial(trainer.fields.training_batches, 5, (3, 2), 0)
     expected = [float(BatchEpochs(batches, 0)(*optimizers[0], epoch)) for epoch in range(2)]
     monkeypatch.setattr(fused, "on_gpu", lambda tensor: True)
     monkeypatch.setattr(device_batches, "STEPS_BEFORE_CAPTURE", 10**9)
-    graph = trainer.fields._graph(hidden=False)
-    data = DeviceData(graph, trainer.fields._reader(False).rows, trainer.task.data.y)
+    own = trainer.fields.of("train")
+    data = DeviceData(own.on(), own.reader.rows, trainer.task.data.y)
     steps = DeviceBatches(data, nodes, 5, (3, 2))
     found = [float(steps.train(*optimizers[1], epoch_seed(0, epoch))) for epoch in range(2)]
     assert found == pytest.approx(expected, abs=1e-5)
@@ -67,7 +68,7 @@ def test_padded_steps_have_the_losses_of_other_batches(monkeypatch: pytest.Monke
 def test_captured_steps_have_the_losses_of_the_cpu(
     method: str, steps: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("canet.training.trainer.fast_products", lambda device: nullcontext())
+    monkeypatch.setattr("canet.models.network.fast_products", lambda device: nullcontext())
     settings = {"tau": 1e6} if method == "canet" else {}  # hardly any noise
     cpu, gpu = (make(method, device, **settings).run() for device in ("cpu", "cuda"))
     assert steps[-1] == "DeviceBatches"
@@ -86,7 +87,7 @@ def test_captured_steps_read_pinned_memory(
     monkeypatch.setattr(prepared, "has_room", lambda size, device: True)  # for the edges
     monkeypatch.setattr(rows, "free_memory", lambda: 2**30)
     trainer = make("erm", "cuda", scaling=scaling)
-    assert trainer.fields._reader(False).is_read_by_gpu
+    assert trainer.fields.of("train").reader.is_read_by_gpu
     found = trainer.run()
     assert steps[-1] == "DeviceBatches"
     assert found.history == expected.history
@@ -100,10 +101,10 @@ def test_captured_steps_read_edges_from_pinned_memory(
     task = make("erm", "cuda").task
     room = 20 * task.num_nodes  # for arrays over nodes, not for the edges
     monkeypatch.setattr(prepared, "has_room", lambda size, device: size < room)
-    trainer = Trainer(task, "erm", "gcn", make("erm", "cuda").settings, "cuda")
-    graph = task_graph(task, False).graph_to_draw(trainer.fields.operators, trainer.device)
+    trainer = Trainer(task, "erm", "gcn", make("erm", "cuda").learner.settings, "cuda")
+    graph = task_graph(task, False).graph_to_draw(trainer.fields.operators, trainer.learner.device)
     assert graph._neighbours["along"].col.is_pinned()
-    assert trainer.fields._graph(False, trainer.device).device.type == "cpu"
+    assert trainer.fields.of("train").on(trainer.learner.device).device.type == "cpu"
     found = trainer.run()
     assert steps[-1] == "DeviceBatches"
     assert found.history == expected.history
@@ -119,7 +120,7 @@ def test_too_few_places_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = DeviceBatches(data, trainer.fields.nodes["train"].cuda(), 5, (3, 2))
     small = steps._capacity
     monkeypatch.setattr(device_batches, "SPARE", 2.0)
-    method = trainer._new_method().cuda()
+    method = trainer.learner.new_method(trainer.task).cuda()
     optimizer = torch.optim.Adam(method.parameters(), lr=0.01, capturable=True)
     assert torch.isfinite(steps.train(method, optimizer, 0))
     assert all(now > before for now, before in zip(steps._capacity, small, strict=True))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from canet.methods import METHODS
-from canet.training import Trainer
+from canet.models import Trainer
 from canet.training.environments import alignment, effective_number
 from tests.support.tiny import tiny_task
 

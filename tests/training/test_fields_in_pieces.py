@@ -15,10 +15,11 @@ from canet.data.store_task import load_store_task
 from canet.data.task import ShiftTask
 from canet.errors import InputError
 from canet.methods import Batch, get_method
+from canet.models import Trainer
 from canet.nn import Operator, SparseMatrix
+from canet.nn.sampling import parse_fanout
 from canet.reading import pieces, rows
 from canet.reading.prepared import PreparedGraph
-from canet.training import Trainer
 from canet.training import fields as fields_module
 from tests.support.gpu import needs_gpu
 from tests.support.stores import never_load, write_store
@@ -49,8 +50,7 @@ def dense(x: Any) -> torch.Tensor:
 
 def batches(task: ShiftTask, backbone: str = "gcn", **settings: Any) -> list[Batch]:
     trainer = make(task, "erm", backbone=backbone, **{**SAMPLED, **settings})
-    fanout = trainer._fanout
-    assert fanout is not None
+    fanout = parse_fanout(trainer.learner.settings.fanout, 2)
     return list(trainer.fields.training_batches(7, fanout, seed=3, epoch=1))
 
 
@@ -61,7 +61,7 @@ def test_batches_of_a_store_are_those_in_memory(
 ) -> None:
     stored, loaded = both(tmp_path, kind=kind, weighted=weighted)
     never_load(monkeypatch)
-    method = make(stored, "erm", **SAMPLED)._new_method().eval()
+    method = make(stored, "erm", **SAMPLED).learner.new_method(stored).eval()
     pairs = list(zip(batches(stored, fanout=fanout), batches(loaded, fanout=fanout), strict=True))
     assert len(pairs) > 3
     for mine, theirs in pairs:
@@ -128,7 +128,7 @@ def test_logits_in_pieces_are_those_in_memory(tmp_path: Path) -> None:
     trainers = [make(task, "canet", **SAMPLED) for task in (stored, loaded)]
     assert [trainer.fields.in_pieces for trainer in trainers] == [True, False]
     torch.manual_seed(0)
-    method = trainers[0]._new_method().eval()
+    method = trainers[0].learner.new_method(stored).eval()
     found, expected = (trainer.fields.logits(method) for trainer in trainers)
     assert list(found) == list(stored.splits())
     for split, (logits, y) in expected.items():
@@ -167,7 +167,7 @@ def test_a_store_without_batches_is_read_into_memory(tmp_path: Path) -> None:
     stored, loaded = both(tmp_path)
     runs = [make(task, "erm", epochs=3).run() for task in (stored, loaded)]
     assert runs[0].history == runs[1].history
-    assert not make(stored, "erm", epochs=3).task.data.is_on_disk
+    assert not make(stored, "erm", epochs=3).fields.task.data.is_on_disk
 
 
 def test_a_batch_of_all_training_nodes_leaves_the_store_on_disk(
@@ -228,9 +228,9 @@ def test_a_gpu_reads_edges_and_features_wherever_they_are(
     for device in ("cpu", "cuda"):
         trainer = Trainer(stored, "erm", "sage", settings, device=device)
         torch.manual_seed(0)
-        method = trainer._new_method().to(device).eval()
-        drawn = trainer.fields._draw(stored.train[:9], (4, 3), 5, [])
-        batch = trainer.fields._training_batch(stored.train[:9], *drawn)
+        method = trainer.learner.new_method(trainer.task).to(device).eval()
+        drawn = trainer.fields.draw(stored.train[:9], (4, 3), 5)
+        batch = trainer.fields.training_batch(stored.train[:9], *drawn)
         losses.append(float(method.loss(batch).detach()))
         logits.append(trainer.fields.logits(method)["valid"][0])
         assert all(loss > 0 for loss in trainer.run().history["loss"])

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from canet.methods import BACKBONES, METHODS, Traits
-from canet.training import Run, Trainer, loop
+from canet.models import Fitted, Run, Trainer
+from canet.training import loop
 from tests.support.gpu import needs_gpu
 from tests.support.tiny import tiny_task
 from tests.support.trainers import make as new_trainer
@@ -22,9 +23,13 @@ def make(
     return new_trainer(None, name, backbone, device, **changes)
 
 
-def assert_same(first: Run, second: Run) -> None:
-    for name, curve in first.history.items():
-        assert curve == pytest.approx(second.history[name], rel=1e-5, nan_ok=True)
+def assert_same(first: Run | Fitted, second: Run | Fitted) -> None:
+    one, two = (
+        found.training.history if isinstance(found, Fitted) else found.history
+        for found in (first, second)
+    )
+    for name, curve in one.items():
+        assert curve == pytest.approx(two[name], rel=1e-5, nan_ok=True)
     other = second.method.state_dict()
     for name, tensor in first.method.state_dict().items():
         torch.testing.assert_close(tensor, other[name], rtol=1e-4, atol=1e-5)
@@ -32,7 +37,8 @@ def assert_same(first: Run, second: Run) -> None:
 
 @pytest.mark.parametrize("name", [n for n, method in METHODS.items() if method.traits.capturable])
 def test_compiling_kernels_does_not_change_the_run(name: str) -> None:
-    own = make(name, device="cpu")._loop(0, None, ood_curves=False, lane=0)
+    trainer = make(name, device="cpu")
+    own = trainer.learner._loop(trainer.task, 0, False, 0, None)
     state = own.method.state_dict() | own.method.training_state()
     before = {key: tensor.clone() for key, tensor in state.items()}
     with loop.unchanged(own):
@@ -86,11 +92,10 @@ def test_every_metric_can_be_recorded(metric: str, monkeypatch: pytest.MonkeyPat
     ids=str,
 )
 def test_runs_trained_together_equal_single_runs(changes: dict[str, Any]) -> None:
-    together = make(**changes).run_together(dict.fromkeys(range(3)))
-    for seed, run in enumerate(together):
-        assert run.config.seed == seed
-        assert run.result.runs_at_once == 3
-        assert_same(run, make(**changes).run(seed))
+    trainer = make(**changes)
+    for seed, run in enumerate(trainer.learner.run(trainer.task, dict.fromkeys(range(3)))):
+        assert run.training.runs_at_once == run.result.runs_at_once == 3
+        assert_same(run, trainer.learner.run(trainer.task, {seed: None})[0])
 
 
 @needs_gpu
@@ -105,11 +110,10 @@ def test_captured_run_resumes_from_its_checkpoint(
 
 def test_seeds_together_on_a_cpu_are_the_runs_of_each(tmp_path: Path) -> None:
     trainer = make(device="cpu")
-    assert not trainer.together
+    assert not trainer.learner.together
     alone = [trainer.run(seed) for seed in (0, 1)]
     folders = {seed: tmp_path / str(seed) for seed in (0, 1)}
     for again in range(2):
-        for run, expected in zip(trainer.run_together(folders), alone, strict=True):
-            assert run.history == expected.history
-            assert run.config == expected.config
+        for run, expected in zip(trainer.learner.run(trainer.task, folders), alone, strict=True):
+            assert run.training.history == expected.history
         assert again or all((path / "done").exists() for path in folders.values())

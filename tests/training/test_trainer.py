@@ -15,15 +15,26 @@ from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, InputWarning
 from canet.methods import METHODS, Batch
 from canet.methods.erm import ERM
+from canet.models import FittedNetwork, Trainer
 from canet.nn import Graph
 from canet.store import RunFolder
 from canet.store.run_folder import WEIGHTS, read_checkpoint
 from canet.store.tensors import without_prefix
-from canet.training import Trainer, loop, trainer
+from canet.training import loop
+from canet.util.devices import pick_device
 from canet.util.torch_state import fast_products, limited_threads
 from tests.support.data_of import data_of
 from tests.support.tiny import NUM_NODES, QUICK, tiny_task, with_other_test_nodes
-from tests.support.trainers import Killed, kill_at, make, run_until, same_bits, same_run, weights
+from tests.support.trainers import (
+    Killed,
+    kill_at,
+    make,
+    run_until,
+    same_bits,
+    same_run,
+    scores,
+    weights,
+)
 
 every_method = pytest.mark.parametrize("name", METHODS)
 plain_and_canet = pytest.mark.parametrize("name", ["erm", "canet"])
@@ -109,7 +120,7 @@ def test_run_is_the_plain_loop_written_by_hand() -> None:
     of = make(task, epochs=10, dropout=0.5, weight_decay=0.01)
     run = of.run(seed=3)
     torch.manual_seed(3)
-    method = ERM(of.settings, "gcn", task.num_features, task.num_classes)
+    method = ERM(of.learner.settings, "gcn", task.num_features, task.num_classes)
     adam = torch.optim.Adam(method.parameters(), lr=0.02, weight_decay=0.01)
     whole = Graph(task.data.edge_index, NUM_NODES, method.model.operators).whole(2)
     losses, scores = [], []
@@ -178,7 +189,7 @@ def test_weights_are_those_of_the_selected_epoch(name: str, tmp_path: Path) -> N
         kept.append(without_prefix("method", saved))
     assert same_bits(weights(run), kept[1])
     assert not same_bits(weights(run), kept[0])
-    assert run.result.scores == make(name=name).scores(run.method)
+    assert run.result.scores == scores(make(name=name), run.method)
 
 
 def test_patience_stops_the_run_and_selects_from_its_epochs() -> None:
@@ -244,7 +255,7 @@ def test_loss_that_is_not_finite_stops_the_run(
 @pytest.mark.parametrize("epochs", [12, 1])
 def test_weights_that_explode_are_not_a_result_even_in_the_last_epoch(epochs: int) -> None:
     of = make(epochs=epochs)
-    object.__setattr__(of.settings, "learning_rate", 1e30)  # larger than a user can set
+    object.__setattr__(of.learner.settings, "learning_rate", 1e30)  # larger than a user can set
     with pytest.raises(CanetError, match="learning_rate"):
         of.run()
 
@@ -269,17 +280,17 @@ def test_shifted_set_with_one_class_under_roc_auc_scores_not_a_number() -> None:
 def test_device_is_picked_by_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    assert trainer.pick_device("auto") == torch.device("cpu")
+    assert pick_device("auto") == torch.device("cpu")
     with pytest.raises(CanetError, match="cpu"):
-        trainer.pick_device("cuda")
+        pick_device("cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert trainer.pick_device("auto") == torch.device("cuda")
-    assert trainer.pick_device("cpu") == torch.device("cpu")
-    assert trainer.pick_device(torch.device("cuda", 1)) == torch.device("cuda:1")
+    assert pick_device("auto") == torch.device("cuda")
+    assert pick_device("cpu") == torch.device("cpu")
+    assert pick_device(torch.device("cuda", 1)) == torch.device("cuda:1")
     for name, problem in (("gpu", "'cuda'"), ("cuda:2", "only 2"), ("mps", "not supported")):
         with pytest.raises(CanetError, match=problem):
-            trainer.pick_device(name)
+            pick_device(name)
 
 
 @every_method
@@ -303,7 +314,7 @@ def test_run_folder_contains_the_returned_run(tmp_path: Path) -> None:
     assert same_bits(RunFolder(tmp_path).read_tensors(WEIGHTS), weights(run))
     assert not run.method.training
     assert run.config.seed == 4
-    assert run.config.settings == asdict(make(name="canet").settings)
+    assert run.config.settings == asdict(make(name="canet").learner.settings)
     assert run.result.versions["canet"] == canet.__version__
     assert run.result.versions["torch"] == torch.__version__
     assert "CPU" in run.result.device
@@ -321,8 +332,7 @@ def test_finished_run_is_read_and_not_trained_again(
     assert again.result == run.result
     assert again.config == run.config
     assert not again.method.training
-    of = make()
-    assert of.scores(again.method) == run.result.scores
+    assert scores(make(), again.method) == run.result.scores
 
 
 def test_folder_of_a_run_with_other_settings_is_rejected(tmp_path: Path) -> None:
@@ -345,7 +355,7 @@ def test_folder_of_a_run_on_other_data_is_rejected(tmp_path: Path) -> None:
         with pytest.raises(CanetError, match=rf"{name}' .*\(other labels"):
             make(other, epochs=epochs).run(folder=tmp_path / name)
     with pytest.raises(CanetError, match="other data"):
-        make(other, epochs=2).load(RunFolder(tmp_path / "finished"))
+        make(other, epochs=2).learner.load(other, RunFolder(tmp_path / "finished"))
 
 
 @pytest.mark.parametrize(
@@ -449,16 +459,17 @@ def test_nothing_is_pickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_loaded_method_predicts_and_scores_without_dropout(tmp_path: Path) -> None:
     of = make(name="canet", dropout=0.9, epochs=10)
-    scores = of.run(folder=tmp_path).result.scores
-    method = of.load(RunFolder(tmp_path))
-    assert not method.training
-    assert of.scores(method.train()) == scores
+    expected = of.run(folder=tmp_path).result.scores
+    loaded = of.learner.load(of.task, RunFolder(tmp_path))
+    assert isinstance(loaded, FittedNetwork)
+    assert not loaded.method.training
+    assert scores(of, loaded.method.train()) == expected
 
 
 def test_epochs_override_the_settings() -> None:
     trainer = Trainer(tiny_task(), "erm", settings=QUICK, device="cpu", epochs=3)
     assert trainer.run().result.epochs == trainer.config().settings["epochs"] == 3
-    assert trainer.settings == replace(QUICK, epochs=3)
+    assert trainer.learner.settings == replace(QUICK, epochs=3)
     assert QUICK.epochs == 30
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from canet.errors import listed, printable
 from canet.estimator.summary import percent
 from canet.scoring.metrics import METRICS
-from canet.training.trainer import versions
+from canet.store.result import versions
 
 
 def model_card(model: Any, has_reference: bool) -> str:

@@ -277,7 +277,7 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
         self.candidates_ = result.candidates
         names = {"train": "train", "valid": "valid", "test_id": "test"}
         self.scores_ = {names[split]: score for split, score in result.scores.items()}
-        self.history_, self.selected_epoch_ = dict(fitted.history), result.selected_epoch
+        self.history_, self.selected_epoch_ = dict(fitted.training.history), result.selected_epoch
         self.environments_seen_, self.findings_ = result.environments_seen, result.findings
         self._set_encoding(opened.get("encoding"))
         self.data_ = describe_data(task, seed)

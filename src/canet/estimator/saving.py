@@ -22,7 +22,7 @@ from canet.store.model_folder import (
     read_model,
     write_model,
 )
-from canet.training.trainer import versions
+from canet.store.result import versions
 from canet.util.devices import pick_device
 from canet.util.schema import parse
 

@@ -2,9 +2,10 @@
 
 from canet.models.auto import Auto
 from canet.models.average import Average
-from canet.models.base import Fitted, Learner, Options, restore
+from canet.models.base import Fitted, Learner, Training, restore
 from canet.models.linear import FittedLinear, Linear
 from canet.models.network import FittedNetwork, Network
+from canet.models.options import Options
 from canet.models.registry import (
     LEARNERS,
     MethodClass,
@@ -14,6 +15,7 @@ from canet.models.registry import (
     get_learner,
     is_network,
 )
+from canet.models.trainer import Run, Trainer
 from canet.models.trees import FittedTrees, Trees
 from canet.util.plugins import add_plugins
 
@@ -33,6 +35,9 @@ __all__ = [
     "MethodClass",
     "Network",
     "Options",
+    "Run",
+    "Trainer",
+    "Training",
     "Trees",
     "all_methods",
     "describe_method",

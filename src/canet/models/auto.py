@@ -24,8 +24,9 @@ from canet.errors import CanetError, ChecksumError, InputError, warn_user
 from canet.methods import Settings, Traits
 from canet.methods.interventions import InterventionWarning
 from canet.models.average import Average
-from canet.models.base import Fitted, Learner, OutOfTime
+from canet.models.base import Fitted, Learner, Training
 from canet.models.boosting import import_boosting
+from canet.models.options import OutOfTime
 from canet.models.parts import VALID, Logits, Parts, weights_of
 from canet.models.portfolio import Recipe, parse_preset, recipes_of
 from canet.reading.prepared import forget_large
@@ -141,7 +142,8 @@ class Auto(Learner):
             compared = f"{count - len(left_out)} of {count} models were compared"
             warn_user(f"{left_out[-1].failure}: {compared}")
         average = average_of(parts, tried)
-        average.epochs = sum(one.epochs for one in tried)
+        epochs = sum(one.epochs for one in tried)
+        average.training = Training(epochs, selection="held-out likelihood")
         average.is_complete = all(one.failure != STOPPED for one in tried)
         return average.to(self.device)
 
@@ -301,7 +303,8 @@ class Auto(Learner):
                 on_progress(len(members), len(chosen), validation)
         average = Average(members, initial.weights).to(self.device)
         average.candidates = trained
-        average.epochs = sum(member.epochs for member in members)
+        epochs = sum(member.training.epochs for member in members)
+        average.training = Training(epochs, selection="held-out likelihood")
         return average
 
 

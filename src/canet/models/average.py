@@ -15,7 +15,7 @@ from canet.errors import VersionError
 from canet.models.base import Fitted, State, entry, restore
 from canet.models.replacing import Change, Replacing
 from canet.nn.model import Prediction
-from canet.reading.predict import Part
+from canet.reading.pieces import Part
 from canet.reading.prepared import PreparedGraph
 from canet.store.tensors import prefixed, without_prefix
 

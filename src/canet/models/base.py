@@ -2,42 +2,48 @@
 
 from __future__ import annotations
 
-import math
+import logging
 import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
+from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
-from canet.errors import CanetError, InputError, VersionError
-from canet.methods import Settings, Traits
-from canet.methods.base import ModelSettings
+from canet.errors import InputError, VersionError
+from canet.methods import METHODS, Settings, Traits
+from canet.methods.base import Findings, ModelSettings
+from canet.models.options import Options
 from canet.models.replacing import Replacing, only, replacing_in
 from canet.nn.model import Prediction
-from canet.reading.predict import Part
+from canet.reading.pieces import Part
 from canet.reading.prepared import PreparedGraph, task_graph
+from canet.scoring.metrics import finite_score
 from canet.store.config import RunConfig
-from canet.store.result import Candidate, RunResult
+from canet.store.result import Candidate, InferredEnvironments, RunResult, versions
 from canet.store.run_folder import RunFolder
-from canet.training import Callback
 from canet.training.fields import hides_shifted_nodes
 from canet.training.loop import Progress
-from canet.training.trainer import peak_memory_mb, run_config, versions, weighted_digest
+from canet.util import distributed
 from canet.util.colour import Colour
-from canet.util.devices import device_name, pick_device
-from canet.util.jobs import Pool
+from canet.util.devices import device_name, peak_memory_mb, pick_device
+from canet.util.files import digest_of
 from canet.util.seeds import checked_seed
+from canet.util.signals import deferred
 from canet.util.sparse import Matrix, from_matrix, to_matrix
 from canet.util.torch_state import limited_threads, seeded, single_precision
 
+logger = logging.getLogger("canet")
 WORK_FOLDER = ".work"
 """Folder of what an unfinished run has finished."""
 State = tuple[dict[str, Any], dict[str, Tensor]]
@@ -48,8 +54,27 @@ KINDS: dict[str, type[Fitted]] = {}
 """Kind of a saved model → its class."""
 
 
-class OutOfTime(CanetError):
-    """A training did not end before its deadline."""
+@dataclass(frozen=True)
+class Training:
+    """What a training reports for the result of its run; a learner without epochs need not.
+
+    Args:
+        epochs: Number of epochs, over all trainings.
+        seconds_per_epoch: Mean over the epochs of this process; None: that of the whole training.
+        history: Loss and scores of every epoch.
+        selection, selected_epoch, last_scores, inferred_environments, findings, runs_at_once: As in
+            :class:`RunResult`.
+    """
+
+    epochs: int = 0
+    seconds_per_epoch: float | None = None
+    history: Mapping[str, list[float]] = field(default_factory=dict)
+    selection: str = "none"
+    selected_epoch: int = 0
+    last_scores: dict[str, float] = field(default_factory=dict)
+    inferred_environments: InferredEnvironments | None = None
+    findings: Findings | None = None
+    runs_at_once: int = 1
 
 
 class Fitted(ABC):
@@ -60,11 +85,10 @@ class Fitted(ABC):
         in_parts: Whether a graph on disk is read in parts, not at once.
         sizes: Numbers of features D and classes C, if they are known.
         num_hops: Number of hops from which a prediction reads neighbours.
-        epochs: Number of epochs of the training; 0 if there are none.
+        training: What the training reports for the result of its run.
         is_complete: Whether the training was not stopped early by the user.
         candidates: The models that were compared to choose this one; empty if there was no choice.
         result: Scores, timing and versions of the training run, if there was one.
-        history: Loss and scores of every epoch; empty if there are no epochs.
         predicted: Logits of every split, if they were computed for the scores.
     """
 
@@ -72,11 +96,10 @@ class Fitted(ABC):
     in_parts: ClassVar[bool] = False
     sizes: tuple[int, int] | None = None
     num_hops: int = 2
-    epochs: int = 0
+    training: Training = Training()
     is_complete: bool = True
     candidates: Sequence[Candidate] = ()
     result: RunResult | None = None
-    history: Mapping[str, list[float]] = {}  # never changed
     predicted: Mapping[str, Tensor] | None = None
 
     def __init_subclass__(cls) -> None:
@@ -146,41 +169,11 @@ class Fitted(ABC):
         return self
 
 
-@dataclass(frozen=True)
-class Options:
-    """How to train, in addition to the settings of a method.
-
-    Args:
-        device: `auto`, or a device of torch.
-        class_weight: Weights $[C]$ of the classes in the supervised loss; None: equal weights.
-        threads: CPU threads. They are part of a run: its last bits depend on them.
-        callbacks: Functions that are called after each epoch; see :class:`canet.Trainer`.
-        pool: Processes or machines that train, if several models are compared; None: this process.
-        begin: Time (`time.time()`) from which a time limit counts; None: the start of the choice.
-        deadline: Time after which a training raises `OutOfTime`.
-        keep_on_interrupt: Whether Ctrl-C ends a comparison of models and keeps the finished ones.
-    """
-
-    device: str | torch.device = "auto"
-    class_weight: Tensor | None = None
-    threads: int = 1
-    callbacks: Sequence[Callback] = ()
-    pool: Pool | None = field(default=None, compare=False)
-    begin: float | None = field(default=None, compare=False)
-    deadline: float = field(default=math.inf, compare=False)
-    keep_on_interrupt: bool = field(default=False, compare=False)
-
-    def check_time(self, *_: object) -> None:
-        """Raise `OutOfTime` after the deadline."""
-        if time.time() > self.deadline:
-            raise OutOfTime("the time limit was reached")
-
-
 class Learner(ABC):
     """Trains models: a network with its method, an average of models, or a model of your own.
 
-    A subclass defines `fit`. A learner whose training can be resumed, or that trains several seeds
-    side by side, also overrides `run`.
+    A subclass defines `fit`. One that trains several seeds side by side overrides `fit_together`.
+    `run` is the same for all: it trains, scores and writes what is not finished.
 
     Args:
         settings: An instance of `settings_type`; None: the defaults.
@@ -192,15 +185,27 @@ class Learner(ABC):
     colour: ClassVar[Colour]
     summary: ClassVar[str]
     paper: ClassVar[str]
-    settings_type: ClassVar[type[ModelSettings]] = Settings
+    settings_type: type[ModelSettings] = Settings
     traits: Traits = Traits()
+    has_epochs: ClassVar[bool] = False
+    """Whether training is a loop of epochs: they have scores, and a signal ends it between two."""
 
     def __init__(
         self, settings: ModelSettings | None = None, options: Options | None = None
     ) -> None:
         self.settings: ModelSettings = self.settings_type() if settings is None else settings
+        if not isinstance(self.settings, self.settings_type):
+            raise InputError(
+                f"settings of method '{self.names[0]}' must be {self.settings_type.__name__}, "
+                f"not {type(settings).__name__}"
+            )
         self.options = options or Options()
-        self.device = pick_device(self.options.device)
+        self.device = distributed.own_device(pick_device(self.options.device))
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names of the method and the backbone in configurations."""
+        return self.name, self.name
 
     @abstractmethod
     def fit(
@@ -222,10 +227,61 @@ class Learner(ABC):
             on_progress: Called with (finished steps, all steps, last validation score).
         """
 
+    def fit_together(
+        self,
+        task: ShiftTask,
+        folders: Mapping[int, RunFolder | None],
+        *,
+        initial: Fitted | None = None,
+        ood_curves: bool = False,
+        on_progress: Progress | None = None,
+    ) -> list[Fitted]:
+        """Train with some seeds, by default with `fit`; arguments as for `run`."""
+        return [
+            self.fit(
+                task,
+                seed,
+                initial=initial,
+                work=folder.path / WORK_FOLDER if folder else None,
+                on_progress=on_progress,
+            )
+            for seed, folder in folders.items()
+        ]
+
+    @property
+    def together(self) -> bool:
+        """Whether training several seeds side by side is faster than one after the other."""
+        return False
+
+    def check(self, task: ShiftTask) -> None:
+        """Raise an error if this learner cannot train on a task."""
+        if not isinstance(task, ShiftTask):
+            raise InputError(
+                f"task is a {type(task).__name__}, not a ShiftTask: pass the result of "
+                "canet.load_task"
+            )
+        name, ids = self.names[0], task.training_environments()
+        if self.traits.needs_environments and (ids.numel() < 2 or ids.min() < 0):
+            free = ", ".join(n for n, cls in METHODS.items() if not cls.traits.needs_environments)
+            how = f"task '{task.name}' does not have them"
+            if task.name == USER_GRAPH:
+                how = "pass environment to fit, or --environment COLUMN"
+            raise InputError(
+                f"method '{name}' needs an environment label for every training node and at least "
+                f"two environments: {how}. Methods that need no environment labels: {free}"
+            )
+        graph = task.data
+        weight = graph.edge_weight if graph.csr is None else graph.csr.weight
+        if weight is not None and not self.traits.uses_edge_weights:
+            raise InputError(
+                f"method '{name}' adds and removes edges and cannot use edge weights: choose "
+                "another method, or remove the weights"
+            )
+
     def run(
         self,
         task: ShiftTask,
-        folders: Mapping[int, Path | None],
+        folders: Mapping[int, str | Path | None],
         *,
         initial: Fitted | None = None,
         ood_curves: bool = False,
@@ -233,81 +289,168 @@ class Learner(ABC):
     ) -> list[Fitted]:
         """Train with some seeds, score every split, and write each run to its folder.
 
+        Of several processes that train one model, the first one writes.
+
         Args:
             task: The task.
-            folders: Seed → folder of its run, or None. A finished run there is read.
-            initial, on_progress: As for `fit`.
-            ood_curves: Also score every split at every epoch, if there are epochs.
+            folders: Seed → folder of its run, or None. A finished run there is read, and an
+                unfinished one is continued, with the same result to the bit.
+            initial, on_progress: As for `fit`; the progress is that of one of the runs.
+            ood_curves: Also score every split at every epoch, if there are epochs. This does not
+                influence the run.
         """
-        if ood_curves:
+        if ood_curves and not self.has_epochs:
             raise InputError(
                 f"method '{self.name}' has no scores per epoch: leave out --ood-curves"
             )
-        how = initial, on_progress
-        return [self._run(task, seed, folder, *how) for seed, folder in folders.items()]
+        self.check(task)
+        distributed.join(self.device)
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+        places = {
+            checked_seed(seed): None if path is None else RunFolder(Path(path))
+            for seed, path in folders.items()
+        }
+        self._check_processes(task, list(places), ood_curves)
+        writes = distributed.rank() == 0
+        for seed, place in places.items():
+            if place and writes:
+                place.begin(self.config(task, seed, ood_curves), self.digest(task))
+        is_open = [not (place and place.finished) for place in places.values()]
+        is_open = distributed.broadcast(torch.tensor(is_open, device=self.device)).tolist()
+        seeds, trained = list(compress(places, is_open)), dict[int, Fitted]()
+        for some in filter(None, [seeds] if self.together else [[seed] for seed in seeds]):
+            own = {seed: places[seed] if writes else None for seed in some}
+            # A run after its last epoch is written before a signal takes effect.
+            with deferred() if self.has_epochs else nullcontext():
+                trained |= self._train(task, own, initial, ood_curves, on_progress)
+        for seed, place in places.items():
+            if place and seed not in trained:
+                shutil.rmtree(place.path / WORK_FOLDER, ignore_errors=True)
+                trained[seed] = self.load(task, place)
+        return [trained[seed] for seed in places]
 
-    def _run(
+    def _check_processes(self, task: ShiftTask, seeds: Sequence[int], ood_curves: bool) -> None:
+        """Raise an error if another process of this run trains something else."""
+        if distributed.world_size() > 1:
+            # The path of a graph store may differ between machines; its digest may not.
+            settings = replace(self.config(task, 0, ood_curves), task="")
+            parts = {"settings": repr(settings), "seeds": repr(seeds)}
+            distributed.check_same(parts | {"data": self.digest(task).short}, self.device)
+
+    def _train(
         self,
         task: ShiftTask,
-        seed: int,
-        folder: Path | None,
+        places: Mapping[int, RunFolder | None],
         initial: Fitted | None,
+        ood_curves: bool,
         on_progress: Progress | None,
-    ) -> Fitted:
-        seed, work, begin = checked_seed(seed), None, time.monotonic()
-        run_folder = None if folder is None else RunFolder(Path(folder))
-        if run_folder:
-            work = run_folder.path / WORK_FOLDER
-            run_folder.begin(self.config(task, seed), self.digest(task))
-            if run_folder.finished:
-                shutil.rmtree(work, ignore_errors=True)
-                return self.load(task, run_folder)
+    ) -> dict[int, Fitted]:
+        """Train, score and write runs."""
+        begin = time.monotonic()
         with limited_threads(self.options.threads), single_precision():
-            fitted = self.fit(task, seed, initial=initial, work=work, on_progress=on_progress)
-            scores = self.scores(task, fitted)
-        about, tensors = fitted.state()
-        seconds = sum(one.seconds for one in fitted.candidates) or time.monotonic() - begin
-        fitted.result = RunResult(
-            scores=scores,
-            selection="held-out likelihood" if fitted.candidates else "none",
-            selected_epoch=0,
-            environments_seen=None,
-            epochs=fitted.epochs,
-            seconds_per_epoch=seconds / max(1, fitted.epochs),
+            trained = self.fit_together(
+                task, places, initial=initial, ood_curves=ood_curves, on_progress=on_progress
+            )
+            for (seed, place), fitted in zip(places.items(), trained, strict=True):
+                model, tensors = self.content(fitted)
+                seconds = sum(one.seconds for one in fitted.candidates) or time.monotonic() - begin
+                fitted.result = self._result(task, fitted, model, seconds)
+                if self.has_epochs:
+                    name, score = self.config(task).model, fitted.result.scores["valid"]
+                    logger.info("%s, seed %d: validation score %.4f", name, seed, score)
+                if place and fitted.is_complete:
+                    place.finish(tensors, fitted.training.history, fitted.result)
+                    shutil.rmtree(place.path / WORK_FOLDER, ignore_errors=True)
+        return dict(zip(places, trained, strict=True))
+
+    def _result(
+        self, task: ShiftTask, fitted: Fitted, model: dict[str, Any], seconds: float
+    ) -> RunResult:
+        """Score a model, and return the result of its run."""
+        ids, names = task.training_environments().tolist(), task.environments
+        seen = [names[i] if i < len(names) else str(i) for i in ids]
+        training = fitted.training
+        return RunResult(
+            scores=self.scores(task, fitted),
+            last_scores=training.last_scores,
+            selection=training.selection,
+            selected_epoch=training.selected_epoch,
+            environments_seen=seen if self.traits.needs_environments else None,
+            inferred_environments=training.inferred_environments,
+            findings=training.findings,
+            epochs=training.epochs,
+            seconds_per_epoch=training.seconds_per_epoch or seconds / max(1, training.epochs),
+            runs_at_once=training.runs_at_once,
             peak_memory_mb=peak_memory_mb(self.device),
             device=device_name(self.device, self.options.threads),
             versions=versions(),
             candidates=list(fitted.candidates),
-            model=about,
+            model=model,
         )
-        if run_folder and work and fitted.is_complete:
-            run_folder.finish(tensors, {}, fitted.result)
-            shutil.rmtree(work, ignore_errors=True)
+
+    def load(self, task: ShiftTask, place: RunFolder) -> Fitted:
+        """Load the model of a finished run on this task."""
+        place.check_data(self.digest(task))
+        result = place.read_result()
+        fitted = self.restored(task, place, result.model)
+        fitted.result, fitted.candidates = result, result.candidates
+        history = place.read_metrics() if place.has_metrics else {}
+        fitted.training = Training(result.epochs, history=history)
         return fitted
 
-    def load(self, task: ShiftTask, run_folder: RunFolder) -> Fitted:
-        """Load the model of a finished run on this task."""
-        run_folder.check_data(self.digest(task))
-        result = run_folder.read_result()
-        fitted = restore(result.model, run_folder.read_weights()).to(self.device)
-        fitted.result, fitted.candidates = result, result.candidates
-        return fitted
+    def content(self, fitted: Fitted) -> State:
+        """Return what a run stores of its model, for `restored`."""
+        return fitted.state()
+
+    def restored(self, task: ShiftTask, place: RunFolder, about: Mapping[str, Any]) -> Fitted:
+        """Build the model of a finished run from what `content` returned."""
+        return restore(about, place.read_weights()).to(self.device)
 
     def scores(self, task: ShiftTask, fitted: Fitted) -> dict[str, float]:
-        """Return the score of every split, by its name in `task.splits()`."""
-        with seeded(0, self.device, self.options.threads):
-            logits = fitted.predicted = fitted.logits(task)
-        metric, y = task.scorer, task.y
-        return {s: float(metric(logits[s], y[nodes])) for s, nodes in task.scored().items()}
+        """Return the score of every split, by its name in `task.splits()`.
+
+        It is NaN if a logit is not finite. The first of several processes computes them.
+        """
+        splits = list(task.scored())
+        values = torch.empty(len(splits), dtype=torch.double, device=self.device)
+        if distributed.rank() == 0:
+            with seeded(0, self.device, self.options.threads):
+                found = self.logits(task, fitted)
+                for i, split in enumerate(splits):
+                    values[i] = finite_score(task.scorer, *found[split])
+            fitted.predicted = {split: found[split][0].cpu() for split in splits}
+        return dict(zip(splits, distributed.broadcast(values).tolist(), strict=True))
+
+    def logits(self, task: ShiftTask, fitted: Fitted) -> dict[str, tuple[Tensor, Tensor]]:
+        """Return logits $[n, C]$ and labels $[n]$ of every split, by its name."""
+        logits, y = fitted.logits(task), task.y
+        return {split: (logits[split], y[nodes]) for split, nodes in task.scored().items()}
 
     def config(self, task: ShiftTask, seed: int = 0, ood_curves: bool = False) -> RunConfig:
         """Return the complete configuration of a run with this seed."""
-        how = self.name, self.name, self.settings  # without a backbone of its own
-        return run_config(task, *how, seed, self.options.threads, ood_curves)
+        method, backbone = self.names
+        return RunConfig(
+            task=task.name,
+            protocol=task.protocol,
+            data_seed=checked_seed(task.data_seed, "the task's data_seed"),
+            features=task.features,
+            inductive=task.inductive,
+            method=method,
+            backbone=backbone,
+            settings=asdict(self.settings),
+            seed=checked_seed(seed),
+            ood_curves=ood_curves,
+            generator=task.generator,
+            threads=self.options.threads,
+        )
 
     def digest(self, task: ShiftTask) -> DataDigest:
         """Return the digest of a task; class weights count as part of its labels."""
-        return weighted_digest(task, self.options.class_weight)
+        if self.options.class_weight is None:
+            return task.digest
+        text = f"{task.digest.labels} {self.options.class_weight.tolist()}"
+        return replace(task.digest, labels=digest_of(text.encode()))
 
 
 def entry(about: Mapping[str, Any], name: str, kind: Any) -> Any:

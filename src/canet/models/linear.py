@@ -17,7 +17,8 @@ from torch.nn import functional as F
 from canet.data.task import ShiftTask
 from canet.errors import VersionError
 from canet.methods import Settings, Traits
-from canet.models.base import Fitted, Learner, Options, State, entry
+from canet.models.base import Fitted, Learner, State, entry
+from canet.models.options import Options
 from canet.models.replacing import Change, Replacing
 from canet.models.tabular import TabularSettings, node_weights, training_graph, training_rows
 from canet.nn.model import Features, Prediction, linear_map

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -12,22 +13,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
-from canet.errors import CanetError
+from canet.errors import CanetError, InputError
 from canet.methods import Backbone, Method, Settings, get_backbone, get_method
 from canet.methods.base import ModelSettings
-from canet.models.base import Fitted, Learner, Options, State, entry
+from canet.models.base import Fitted, Learner, State, Training, entry
+from canet.models.options import Options
 from canet.models.replacing import Replacing, product, replacing_in
 from canet.nn.model import Prediction
-from canet.reading.predict import Part, read, read_parts
+from canet.reading.pieces import Part
+from canet.reading.predict import read, read_parts
 from canet.reading.prepared import PreparedGraph
 from canet.settings import override
-from canet.store.config import RunConfig
 from canet.store.run_folder import RunFolder
-from canet.training import Run, Trainer
+from canet.training.environments import inferred_environments
+from canet.training.epochs import epochs_of
 from canet.training.fields import TaskFields
-from canet.training.loop import Progress
+from canet.training.loop import EpochReport, Loop, Progress, set_up_kernels, train_loops
+from canet.training.start import fanout_of, load_initial, resume, share_state
+from canet.util import distributed
+from canet.util.torch_state import fast_products, seeded
+
+SELECTION = "best validation"
+"""The rule of the paper: the first epoch with the best validation score."""
 
 
 class FittedNetwork(Fitted):
@@ -72,9 +80,8 @@ class FittedNetwork(Fitted):
         return replacing_in(share(), share, read)
 
     def logits(self, task: ShiftTask) -> dict[str, Tensor]:
-        model, how = self.method.model, self.method.settings.scaling
-        device = model.phi_out.weight.device
-        fields = TaskFields(task, model.operators, model.num_layers, device, how)
+        """As `Fitted.logits`; a network that was trained in batches is scored as in training."""
+        fields = fields_of(self.method, task, self.method.model.phi_out.weight.device)
         return {split: found.cpu() for split, (found, _) in fields.logits(self.method).items()}
 
     def state(self) -> State:
@@ -124,6 +131,13 @@ class FittedNetwork(Fitted):
         return self
 
 
+def fields_of(method: Method, task: ShiftTask, device: torch.device) -> TaskFields:
+    """Return the batches of a task for a method, which may be on the device `meta`."""
+    model, settings = method.model, method.settings
+    sizes, in_batches = (model.operators, model.num_layers), fanout_of(settings, task) is not None
+    return TaskFields(task, *sizes, device, settings.scaling, in_batches)
+
+
 class Network(Learner):
     """Trains a network with a method.
 
@@ -135,6 +149,7 @@ class Network(Learner):
     """
 
     settings: Settings
+    has_epochs = True
 
     def __init__(
         self,
@@ -144,30 +159,70 @@ class Network(Learner):
         options: Options | None = None,
     ) -> None:
         self.method_type, self.backbone = get_method(method), get_backbone(backbone)
-        super().__init__(settings or self.method_type.settings_type(), options)
-        self.name = f"{self.method_type.name}-{self.backbone.name}"
-        self.traits = self.method_type.traits
-        self._trainer: Trainer | None = None
+        self.name, self.traits = "-".join(self.names), self.method_type.traits
+        self.settings_type = self.method_type.settings_type
+        super().__init__(settings, options)
+        self.check_step: Callable[[], None] = self.options.check_time
+        self._fields: tuple[ShiftTask, TaskFields] | None = None
 
-    def trainer(self, task: ShiftTask, initial: Mapping[str, Tensor] | None = None) -> Trainer:
-        """Return the trainer for a task; the last one is kept, with its batches."""
-        last, options = self._trainer, self.options
-        if last is None or last.given_task is not task or last.initial is not initial:
-            self._trainer = None  # free its memory first
-            self._trainer = Trainer(
-                task,
-                self.method_type,
-                self.backbone,
-                self.settings,
-                options.device,
-                class_weight=options.class_weight,
-                threads=options.threads,
-                callbacks=[*options.callbacks, options.check_time],
-                check=options.check_time,
-                initial=initial,
+    @property
+    def names(self) -> tuple[str, str]:
+        return self.method_type.name, self.backbone.name
+
+    @property
+    def together(self) -> bool:
+        is_alone = distributed.world_size() == 1
+        return is_alone and self.device.type == "cuda" and self.traits.capturable
+
+    def check(self, task: ShiftTask) -> None:
+        super().check(task)
+        if fanout_of(self.settings, task) is None:
+            return
+        if not self.traits.trains_in_batches:
+            how = "leave out batch_size and fanout"
+            if distributed.world_size() > 1:
+                how = "start a single process without batch_size and fanout"
+            raise InputError(
+                f"method '{self.method_type.name}' needs all training nodes at once: {how}, or "
+                "choose another method"
             )
-        assert self._trainer is not None
-        return self._trainer
+        if not self.settings.can_be_in_batches:
+            raise InputError(
+                "interventions need all training nodes at once: leave out batch_size and fanout"
+            )
+        self.fields(task)  # a graph on disk rejects operators that need all edges
+
+    def fields(self, task: ShiftTask) -> TaskFields:
+        """Return the batches of a task; those of the last one are kept."""
+        if self._fields is None or self._fields[0] is not task:
+            self._fields = None  # free their memory first
+            distributed.join(self.device)
+            set_up_kernels(self.device)
+            own = task if self.settings.in_batches else task.in_memory()
+            with torch.device("meta"):
+                method = self.new_method(own)
+            self.share(task, fields_of(method, own, self.device))
+        assert self._fields is not None
+        return self._fields[1]
+
+    def share(self, task: ShiftTask, fields: TaskFields) -> None:
+        """Use the batches of another network on the same task and device.
+
+        That network must prepare features in the same way and have at least the same operators and
+        layers.
+        """
+        self._fields = task, fields
+
+    def new_method(self, task: ShiftTask) -> Method:
+        """Return the method for a task, with weights that are not trained."""
+        return self.method_type(
+            self.settings,
+            self.backbone,
+            task.num_features,
+            task.num_classes,
+            task.training_environments().numel(),
+            self.options.class_weight,
+        )
 
     def fit(
         self,
@@ -178,40 +233,103 @@ class Network(Learner):
         work: Path | None = None,
         on_progress: Progress | None = None,
     ) -> Fitted:
-        """As `Learner.fit`; `work` is the folder of a run, which has checkpoints."""
-        return self.run(task, {seed: work}, initial=initial, on_progress=on_progress)[0]
+        """As `Learner.fit`; checkpoints are in the folder `work`."""
+        place = None if work is None else RunFolder(work)
+        if place:
+            place.begin(self.config(task, seed), self.digest(task))
+        return self.fit_together(task, {seed: place}, initial=initial, on_progress=on_progress)[0]
 
-    def run(
+    def fit_together(
         self,
         task: ShiftTask,
-        folders: Mapping[int, Path | None],
+        folders: Mapping[int, RunFolder | None],
         *,
         initial: Fitted | None = None,
         ood_curves: bool = False,
         on_progress: Progress | None = None,
     ) -> list[Fitted]:
-        weights = None if initial is None else initial.state()[1]
-        trainer = self.trainer(task, weights)
-        runs = trainer.run_together(folders, ood_curves, on_progress)
-        return [self._fitted(run) for run in runs]
+        """Train side by side; the results are the same as one by one.
 
-    def _fitted(self, run: Run) -> FittedNetwork:
-        fitted = FittedNetwork(run.method, self.backbone.name)
-        fitted.result, fitted.history, fitted.epochs = run.result, run.history, run.result.epochs
-        fitted.predicted = run.predicted
+        Two or more trainings share the random generator of the CPU, so none of them may draw from
+        it.
+        """
+        fields = self.fields(task)
+        in_batches = fanout_of(self.settings, fields.task) is not None
+        with seeded(0, self.device, self.options.threads):
+            loops = []
+            for lane, (seed, place) in enumerate(folders.items()):
+                loop = self._loop(task, seed, ood_curves, lane, initial)
+                if place:
+                    resume(loop, place)
+                share_state(loop)
+                loops.append(loop)
+            # Drawing neighbours changes a step far more than rounding does.
+            with fast_products(self.device) if in_batches else nullcontext():
+                train_loops(loops, list(folders.values()), on_progress)
+            return [self._fitted(task, loop, len(loops)) for loop in loops]
+
+    def _loop(
+        self, task: ShiftTask, seed: int, ood_curves: bool, lane: int, initial: Fitted | None
+    ) -> Loop:
+        """Return the loop of a training before its first epoch."""
+        fields, settings = self.fields(task), self.settings
+        torch.manual_seed(seed)
+        method = self.new_method(fields.task).to(self.device)
+        if initial is not None:
+            load_initial(method, initial.state()[1])
+        method.prepare(fields.view(settings.batch_size))
+        curves = list(fields.nodes) if ood_curves else ["valid"]
+        fanout, batch, train_epoch = fanout_of(settings, fields.task), None, None
+        if fanout is None:
+            batch = fields.batch("train")
+        else:
+            how = settings.batch_size, fanout, seed, self.check_step
+            train_epoch = epochs_of(fields, method, *how)
+        report = self._epoch_report(task, seed)
+        return Loop(method, settings, batch, fields.score, curves, lane, report, train_epoch)
+
+    def _epoch_report(self, task: ShiftTask, seed: int) -> EpochReport:
+        facts = {"model": self.config(task, seed).model, "seed": seed}
+
+        def report(epoch: int, loss: float, valid: float) -> None:
+            numbers = {"epoch": epoch, "epochs": self.settings.epochs, "loss": loss, "valid": valid}
+            for callback in self.options.callbacks:
+                callback(facts | numbers)
+            self.options.check_time()
+
+        return report
+
+    def _fitted(self, task: ShiftTask, loop: Loop, at_once: int) -> Fitted:
+        """Return the model of the selected epoch."""
+        fitted = FittedNetwork(loop.method, self.backbone.name)
+        last, fitted.predicted, inferred = self.scores(task, fitted), None, None
+        loop.method.load_state_dict(loop.best.tensors)
+        if distributed.rank() == 0:
+            inferred = inferred_environments(loop.method, self.fields(task))
+        history = {name: curve[: loop.epoch].tolist() for name, curve in loop.history.items()}
+        fitted.training = Training(
+            epochs=loop.epoch,
+            seconds_per_epoch=loop.seconds / max(1, loop.epochs_here),
+            history=history,
+            selection=SELECTION,
+            selected_epoch=int(np.nanargmax(history["valid"])) + 1,
+            last_scores=last,
+            inferred_environments=inferred,
+            findings=loop.method.findings(),
+            runs_at_once=at_once,
+        )
         return fitted
 
-    def load(self, task: ShiftTask, run_folder: RunFolder) -> Fitted:
-        fitted = FittedNetwork(self.trainer(task).load(run_folder), self.backbone.name)
-        fitted.result = run_folder.read_result()
-        return fitted
+    def content(self, fitted: Fitted) -> State:
+        """As `Learner.content`; the config of a run describes the rest of a network."""
+        return {}, fitted.state()[1]
 
-    def scores(self, task: ShiftTask, fitted: Fitted) -> dict[str, float]:
+    def restored(self, task: ShiftTask, place: RunFolder, about: Mapping[str, Any]) -> Fitted:
+        with seeded(0, self.device):
+            method = self.new_method(task).to(self.device)
+        place.load_weights(method)
+        return FittedNetwork(method, self.backbone.name)
+
+    def logits(self, task: ShiftTask, fitted: Fitted) -> dict[str, tuple[Tensor, Tensor]]:
         assert isinstance(fitted, FittedNetwork)
-        return self.trainer(task).scores(fitted.method)
-
-    def config(self, task: ShiftTask, seed: int = 0, ood_curves: bool = False) -> RunConfig:
-        return self.trainer(task).config(seed, ood_curves)
-
-    def digest(self, task: ShiftTask) -> DataDigest:
-        return self.trainer(task).digest
+        return self.fields(task).logits(fitted.method.eval())

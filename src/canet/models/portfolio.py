@@ -10,7 +10,8 @@ from typing import Any
 from canet.errors import check_name
 from canet.methods import BACKBONES, Settings, Traits
 from canet.methods.base import ModelSettings
-from canet.models.base import Learner, Options
+from canet.models.base import Learner
+from canet.models.options import Options
 from canet.models.registry import (
     all_methods,
     describe_method,

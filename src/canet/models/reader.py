@@ -10,7 +10,7 @@ from torch import Tensor
 from canet.data.graph import Graph
 from canet.models.base import Fitted
 from canet.nn.model import Prediction
-from canet.reading.predict import Part
+from canet.reading.pieces import Part
 from canet.reading.prepared import PreparedGraph
 
 

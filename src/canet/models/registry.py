@@ -5,8 +5,9 @@ from __future__ import annotations
 from canet.errors import InputError, check_name
 from canet.methods import BACKBONES, METHODS, Backbone, Method, get_backbone, get_method
 from canet.methods.base import ModelSettings
-from canet.models.base import Learner, Options
+from canet.models.base import Learner
 from canet.models.network import Network
+from canet.models.options import Options
 
 LEARNERS: dict[str, type[Learner]] = {}
 """Learners that are not a network with a method; `canet.models` and other packages add them."""

@@ -17,8 +17,9 @@ from torch import Tensor
 from canet.data.task import MAX_SCORED, ShiftTask
 from canet.errors import VersionError
 from canet.methods import Settings, Traits
-from canet.models.base import Fitted, Learner, Options, State, entry
+from canet.models.base import Fitted, Learner, State, entry
 from canet.models.boosting import NO_CATEGORIES, boosting, learned, predictors
+from canet.models.options import Options
 from canet.models.replacing import Replacing, product, replacing_in
 from canet.models.tabular import TabularSettings, node_weights, training_graph, training_rows
 from canet.nn import Features

@@ -17,6 +17,8 @@ from canet.util.devices import has_room
 from canet.util.files import scratch_array
 
 Rows = Callable[[Tensor], Features]
+Part = tuple[Tensor, Prediction]
+"""Predictions of some nodes, and their rows in the result of all."""
 
 ROWS_AT_ONCE = 2**16
 """Nodes whose features are read at once."""
@@ -32,13 +34,15 @@ class Pieces:
     """Predicts the same nodes of a graph any number of times, layer by layer and in pieces.
 
     Each layer passes once over the edges of the nodes whose states are needed, so the result is
-    that of the whole graph, which is on the CPU or on the device of the models. `nodes` are
-    different ids; None: all nodes.
+    that of the whole graph, which is on the CPU or on the device of the models. `nodes` are ids in
+    any order, and may occur several times; None: all nodes.
     """
 
     def __init__(self, graph: Graph, num_layers: int, nodes: Tensor | None = None) -> None:
         self._graph = graph
-        self._needed = [None if nodes is None else nodes.to(graph.device).sort().values]
+        self._wanted = None if nodes is None else nodes.cpu().sort(stable=True)
+        ids = None if self._wanted is None else self._wanted.values.unique_consecutive()
+        self._needed = [None if ids is None else ids.to(graph.device)]
         for _ in range(num_layers):
             self._needed.append(self._sources(self._needed[-1]))
         self._needed.reverse()  # the nodes whose states each layer reads, then the predicted nodes
@@ -54,16 +58,24 @@ class Pieces:
         return is_read.nonzero().squeeze(1)
 
     @torch.no_grad()
-    def predict(self, model: GraphModel, rows: Rows) -> Iterator[tuple[Tensor, Prediction]]:
-        """Yield the ids of nodes, in ascending order, and their prediction without environments.
+    def predict(self, model: GraphModel, rows: Rows) -> Iterator[Part]:
+        """Yield predictions without environments, and their rows, nodes with lower ids first.
 
         Args:
             model: The model, in evaluation mode.
             rows: Function from node ids to their prepared features on the device of the model.
         """
         (last,) = deque(self._inputs(model, rows), maxlen=1)
-        for ids, found in self._outputs(model, model.num_layers - 1, *last):
-            yield ids, model.last_prediction(found)
+        for ids, states in self._outputs(model, model.num_layers - 1, *last):
+            ids, found = ids.cpu(), model.last_prediction(states)
+            if self._wanted is None:
+                yield ids, found
+                continue
+            ends = torch.stack([ids[0], ids[-1] + 1])
+            first, end = torch.searchsorted(self._wanted.values, ends).tolist()
+            at = torch.searchsorted(ids, self._wanted.values[first:end]).to(found.logits.device)
+            chosen = Prediction(found.logits[at], found.representation[at])
+            yield self._wanted.indices[first:end], chosen
 
     @torch.no_grad()
     def sums(self, model: GraphModel, rows: Rows) -> list[Tensor]:

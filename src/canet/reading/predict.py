@@ -1,23 +1,86 @@
-"""Predictions of a trained method on one graph, at once or in pieces."""
+"""What models read of one graph, and what they predict: of some nodes, at once or in pieces."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from canet.errors import InputError
 from canet.methods import Method
+from canet.methods.base import Scaling
+from canet.nn import Block, Features, Graph, GraphModel, Operator
+from canet.nn.blocks import ReceptiveField
 from canet.nn.model import Prediction, rows_of
-from canet.reading.pieces import Pieces
+from canet.reading.pieces import Part, Pieces
 from canet.reading.prepared import PreparedGraph
+from canet.reading.rows import RowReader
 from canet.reading.scaling import CPU
 
-Part = tuple[Tensor, Prediction]
-"""Predictions of some nodes, and their rows in the result of all."""
 SMALL_SHARE = 0.01
-"""For fewer of all nodes, only their neighbourhood is read from disk."""
+"""If fewer of all nodes are predicted once, only their neighbourhood is read from disk."""
+
+
+@dataclass(eq=False)
+class GraphFields:
+    """Features and receptive fields in one graph, for models with given operators and depth."""
+
+    graph: PreparedGraph
+    operators: Sequence[Operator]
+    num_layers: int
+    device: torch.device  # of the models
+    scaling: Scaling = "raw"
+    in_pieces: bool = False  # whether the graph is never normalised or predicted as a whole
+    is_kept: bool = True  # whether it is used many times, so that reading is made fast first
+
+    def on(self, device: torch.device = CPU) -> Graph:
+        """Return the graph, on the device if that has room for it."""
+        return self.graph.graph(self.operators, device)
+
+    @cached_property
+    def reader(self) -> RowReader:
+        uses = (lambda: self.on(self.device).num_readers()) if self.is_kept else None
+        return self.graph.rows(self.scaling, self.device, uses)
+
+    def field(self, nodes: Tensor) -> ReceptiveField:
+        """Return the receptive field of some nodes."""
+        if self.in_pieces:  # without normalising the whole graph
+            return self.on().sampled_field(nodes, (-1,) * self.num_layers)
+        return self.on().receptive_field(nodes, self.num_layers)
+
+    def read(self, nodes: Tensor) -> tuple[Features, tuple[Block, ...]]:
+        """Return features and blocks of some nodes, on the device."""
+        field = self.field(nodes)
+        blocks = field.to(self.device).blocks
+        if self.in_pieces:
+            return self.reader.rows(field.nodes), blocks
+        rows = rows_of(self.graph.features(self.scaling), field.nodes)
+        return rows.to(self.device), blocks
+
+    def pieces(self, nodes: Tensor | None = None) -> Pieces:
+        """Return the pieces in which nodes, or all nodes, are predicted any number of times."""
+        # Sums over whole graphs need the graph on the CPU.
+        on_cpu = any(operator.kind == "graph" for operator in self.operators)
+        if nodes is not None and not self.is_kept:
+            on_cpu |= nodes.unique().numel() < SMALL_SHARE * self.graph.user_graph.num_nodes
+        return Pieces(self.on(CPU if on_cpu else self.device), self.num_layers, nodes)
+
+    @torch.no_grad()
+    def predict(self, model: GraphModel, nodes: Tensor | None = None) -> Iterator[Part]:
+        """Yield predictions of nodes, or of all nodes, and their rows: at once or in pieces."""
+        if self.in_pieces:
+            yield from self.pieces(nodes).predict(model, self.reader.rows)
+            return
+        if nodes is None:
+            x = self.graph.features(self.scaling).to(self.device)
+            blocks = self.on().whole(self.num_layers, self.device).blocks
+        else:
+            x, blocks = self.read(nodes)
+        found = model(x, blocks)
+        yield torch.arange(len(found.logits)), found
 
 
 def read(
@@ -29,65 +92,27 @@ def read(
     without environments. `x` $[N, D]$ replaces the features of the graph, and is scaled as these.
     """
     graph = graph if x is None else graph.with_features(x)
+    parts = read_parts(method, graph, nodes)
     if not graph.in_pieces:
-        return _at_once(method, graph, nodes)
+        return next(parts)[1]
     count = graph.user_graph.num_nodes if nodes is None else nodes.numel()
     classes, width = method.model.phi_out.weight.shape
     logits, embedding = (torch.empty(count, m, dtype=torch.float) for m in (classes, width))
-    for rows, found in _in_pieces(method, graph, nodes):
+    for rows, found in parts:
         logits[rows], embedding[rows] = found.logits, found.representation
     return Prediction(logits, embedding)
 
 
 def read_parts(method: Method, graph: PreparedGraph, nodes: Tensor | None = None) -> Iterator[Part]:
     """Predict as `read`, some nodes at a time: yield their rows in the result of `read`."""
-    if graph.in_pieces:
-        yield from _in_pieces(method, graph, nodes)
-    else:
-        found = _at_once(method, graph, nodes)
-        yield torch.arange(len(found.logits)), found
-
-
-@torch.no_grad()
-def _at_once(method: Method, prepared: PreparedGraph, nodes: Tensor | None) -> Prediction:
     model, device = method.model, method.model.phi_out.weight.device
-    graph, rows = prepared.graph(model.operators), prepared.features(method.settings.scaling)
-    if nodes is None:
-        blocks = graph.whole(model.num_layers, device).blocks
-    else:
-        field = graph.receptive_field(nodes, model.num_layers)
-        rows, blocks = rows_of(rows, field.nodes), field.to(device).blocks
-    found = model(rows.to(device), blocks)
-    _check_finite(found.logits)
-    return Prediction(found.logits.cpu(), found.embedding.cpu(), found.environments)
-
-
-def _in_pieces(method: Method, prepared: PreparedGraph, nodes: Tensor | None) -> Iterator[Part]:
-    model, device = method.model, method.model.phi_out.weight.device
-    wanted, order = (None, None) if nodes is None else nodes.sort(stable=True)
-    ids = None if wanted is None else wanted.unique_consecutive()
-    few = ids is not None and ids.numel() < SMALL_SHARE * prepared.user_graph.num_nodes
-    # Sums over whole graphs need the graph on the CPU.
-    on_cpu = few or any(operator.kind == "graph" for operator in model.operators)
-    graph = prepared.graph(model.operators, CPU if on_cpu else device)
-    rows = prepared.rows(method.settings.scaling, device).rows
-    for part, found in Pieces(graph, model.num_layers, ids).predict(model, rows):
-        _check_finite(found.logits)
-        part = part.cpu()
+    sizes, scaling = (model.operators, model.num_layers), method.settings.scaling
+    fields = GraphFields(graph, *sizes, device, scaling, graph.in_pieces, is_kept=False)
+    for rows, found in fields.predict(model, nodes):
+        if not found.logits.isfinite().all():
+            raise InputError(
+                "the predictions are not finite, because features are far outside the range of the "
+                "training data: scale them in the same way as for training"
+            )
         logits, embedding = found.logits.cpu(), found.representation.cpu()
-        if wanted is None or order is None:
-            yield part, Prediction(logits, embedding)
-            continue
-        ends = torch.stack([part[0], part[-1] + 1])
-        first, last = torch.searchsorted(wanted, ends).tolist()
-        chosen = torch.searchsorted(part, wanted[first:last])
-        yield order[first:last], Prediction(logits[chosen], embedding[chosen])
-
-
-def _check_finite(logits: Tensor) -> None:
-    """Reject predictions that are not finite."""
-    if not logits.isfinite().all():
-        raise InputError(
-            "the predictions are not finite, because features are far outside the range of the "
-            "training data: scale them in the same way as for training"
-        )
+        yield rows, Prediction(logits, embedding, found.environments)

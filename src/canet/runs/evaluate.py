@@ -12,14 +12,13 @@ import numpy as np
 from canet.data import load_task
 from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.task import ShiftTask
-from canet.models import Learner, Network, Options, describe_method, get_learner
+from canet.models import Learner, Options, describe_method, get_learner
 from canet.runs.comparison import TASK_FILE, read_task
 from canet.settings import override
 from canet.store import RunConfig, RunFolder, find_runs
 from canet.store.config import group_by_configuration
+from canet.store.result import versions
 from canet.store.summary import ScoredRun, summarise
-from canet.training import Trainer
-from canet.training.trainer import versions
 from canet.util.devices import device_name
 
 MAX_DIFFERENCE, MAX_DIFFERENCE_OTHER_HARDWARE = 1e-5, 0.005
@@ -82,13 +81,6 @@ def open_learner(config: RunConfig, device: str) -> Learner:
     settings = override(describe_method(config.method).settings_type(), config.settings)
     options = Options(device, threads=config.threads)
     return get_learner(config.method, config.backbone, settings, options)
-
-
-def open_trainer(config: RunConfig, device: str, data_root: Path | None) -> Trainer:
-    """Return the trainer of a network on its task."""
-    learner = open_learner(config, device)
-    assert isinstance(learner, Network)
-    return learner.trainer(load_task_of(config, data_root))
 
 
 def load_task_of(config: RunConfig, data_root: Path | None) -> ShiftTask:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ from typing import Any
 from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.task import ShiftTask
 from canet.defaults import changed
-from canet.errors import CanetError
-from canet.models import all_methods, is_network
+from canet.errors import CanetError, InputError
+from canet.models import Options, all_methods, get_learner, is_network
 from canet.runs.comparison import TEST, write_task
 from canet.runs.run import FailedJob, run_jobs
 from canet.runs.worker import job_folder
@@ -23,16 +24,12 @@ RUNS = "runs"
 
 def applicable_methods(task: ShiftTask) -> list[str]:
     """Return the methods and learners that can train on a task; `auto` only by name."""
-    labels = task.training_environments()
-    has_environments = labels.numel() > 1 and int(labels.min()) >= 0
-    has_weights = task.data.edge_weight is not None
-    return [
-        name
-        for name, method in all_methods().items()
-        if name != "auto"
-        and (has_environments or not method.traits.needs_environments)
-        and (method.traits.uses_edge_weights or not has_weights)
-    ]
+    found = []
+    for name in all_methods():
+        with suppress(InputError):
+            get_learner(name, options=Options("cpu")).check(task)
+            found.append(name)
+    return [name for name in found if name != "auto"]
 
 
 def base_config(method: str, backbone: str, settings: dict[str, Any], seed: int = 0) -> RunConfig:

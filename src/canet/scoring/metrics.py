@@ -59,6 +59,11 @@ class Metric:
         return self.influence(logits.argmax(axis=1), labels)
 
 
+def finite_score(metric: Metric, logits: Tensor, y: Tensor) -> Tensor:
+    """Return the score of logits $[n, C]$, on their device; NaN if one of them is not finite."""
+    return torch.where(logits.isfinite().all(), metric(logits, y), torch.nan)
+
+
 def rarer_class(label_counts: Tensor | np.ndarray) -> int:
     """Return the rarer of two classes, the second if both are equally frequent.
 

@@ -19,10 +19,10 @@ from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
 from canet.methods import get_method
+from canet.models import Trainer
 from canet.runs.evaluate import load_task_of
 from canet.search.study import DEVICE, ERROR, Plan, check_data, open_study
 from canet.settings import override
-from canet.training import Trainer
 from canet.training.fields import TaskFields
 from canet.training.loop import Progress
 from canet.util.devices import device_name, pick_device

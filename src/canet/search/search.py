@@ -37,7 +37,7 @@ from canet.search.study import (
     ranked_trials,
     record,
 )
-from canet.training.trainer import versions
+from canet.store.result import versions
 from canet.util.files import read_regular, write_bytes, write_errors, write_json
 from canet.util.jobs import WorkerDied, open_pool, run_all
 from canet.util.progress import Display

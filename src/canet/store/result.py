@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import math
+import platform
 from dataclasses import dataclass, field
 from statistics import mean
 from typing import Any, ClassVar
 
+import torch
+
+from canet._version import __version__
 from canet.methods.base import Findings
+
+
+def versions() -> dict[str, str]:
+    """Return the versions on which a result depends."""
+    return {"canet": __version__, "python": platform.python_version(), "torch": torch.__version__}
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-"""Training: trainer and training loop."""
+"""Training of networks: batches, the training loop, and how a run starts or resumes."""
 
-from canet.training.trainer import Callback, Run, Trainer
+from canet.training.loop import Callback
 
-__all__ = ["Callback", "Run", "Trainer"]
+__all__ = ["Callback"]

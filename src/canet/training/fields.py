@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from math import ceil
 
 import torch
@@ -13,13 +13,11 @@ from torch import Tensor
 from canet.data.task import ShiftTask
 from canet.methods import Batch, Method, TrainingView
 from canet.methods.base import Scaling
-from canet.nn import Block, Features, Graph, GraphModel, Operator
-from canet.nn.blocks import ReceptiveField
-from canet.nn.model import rows_of
+from canet.nn import Block, Features, GraphModel, Operator
 from canet.reading.pieces import Pieces
+from canet.reading.predict import GraphFields
 from canet.reading.prepared import task_graph
-from canet.reading.rows import RowReader
-from canet.reading.scaling import CPU
+from canet.scoring.metrics import finite_score
 from canet.training.device_batches import DeviceData, epoch_order, epoch_seed
 from canet.training.prefetch import prefetched
 from canet.util import distributed
@@ -58,12 +56,21 @@ class TaskFields:
         self.nodes = task.scored()
         many_edges = self.in_batches and task.data.num_edges > MAX_EDGES
         self.in_pieces = task.data.is_on_disk or many_edges
-        self._readers: dict[bool, RowReader] = {}
+        self._graphs: dict[bool, GraphFields] = {}
         self._batches: dict[str, Batch] = {}
         self._pieces: dict[tuple[str, ...], Pieces] = {}
         if task.data.is_on_disk:  # reject models that need the whole graph
-            self._graph(hidden=False)
-            self._reader(hidden=False)
+            self.of("train").on()
+            self.of("train").reader  # noqa: B018
+
+    def of(self, split: str) -> GraphFields:
+        """Return the features and receptive fields in the graph of a split."""
+        hidden = hides_shifted_nodes(self.task, split)
+        if hidden not in self._graphs:
+            sizes = self.operators, self.num_layers, self.device
+            graph = task_graph(self.task, hidden)
+            self._graphs[hidden] = GraphFields(graph, *sizes, self.scaling, self.in_pieces)
+        return self._graphs[hidden]
 
     def batch(self, split: str) -> Batch:
         """Return the batch of a split, by its name in `task.splits()`."""
@@ -102,7 +109,7 @@ class TaskFields:
                 own = first + number * len(fanout)
                 part = nodes[chosen[distributed.rank() :: distributed.world_size()]]
                 if part.numel():
-                    yield self._training_batch(part, *self._draw(part, fanout, own, sums))
+                    yield self.training_batch(part, *self.draw(part, fanout, own, sums))
                 else:
                     yield None
 
@@ -110,45 +117,35 @@ class TaskFields:
 
     def _sums(self, model: GraphModel) -> list[Tensor]:
         """Return the sums over graphs of each layer of a model, without dropout."""
-        hidden, was_training = self._hidden("train"), model.training
+        fields, was_training = self.of("train"), model.training
         model.eval()
-        pieces = Pieces(self._graph(hidden), self.num_layers)
-        found = pieces.sums(model, self._reader(hidden).rows)
+        found = fields.pieces().sums(model, fields.reader.rows)
         model.train(was_training)
         return found
 
-    def _draw(
-        self, nodes: Tensor, fanout: Sequence[int], seed: int, sums: Sequence[Tensor]
+    def draw(
+        self, nodes: Tensor, fanout: Sequence[int], seed: int, sums: Sequence[Tensor] = ()
     ) -> tuple[Features, tuple[Block, ...]]:
         """Return features and blocks of training nodes with some random neighbours."""
-        hidden = self._hidden("train")
+        fields = self.of("train")
         if not (self.in_pieces or any(count > 0 for count in fanout)):
-            return self._read(nodes, hidden)
-        graph = self._graph(hidden, self.device)
+            return fields.read(nodes)
+        graph = fields.on(self.device)
         field = graph.sampled_field(nodes.to(graph.device), fanout, seed)
         if sums:
-            field = self._graph(hidden).with_sums(field, sums)
-        return self._reader(hidden).rows(field.nodes), field.to(self.device).blocks
+            field = fields.on().with_sums(field, sums)
+        return fields.reader.rows(field.nodes), field.to(self.device).blocks
 
     def device_data(self, fanout: Sequence[int]) -> DeviceData | None:
         """Return graph, features and labels on a GPU; None if it cannot draw batches by itself."""
         if self.device.type != "cuda":
             return None
-        hidden = self._hidden("train")
-        graph = task_graph(self.task, hidden).graph_to_draw(self.operators, self.device)
-        reader = self._reader(hidden)
-        if not graph.can_be_padded(fanout) or not reader.is_read_by_gpu:
+        fields = self.of("train")
+        graph = fields.graph.graph_to_draw(self.operators, self.device)
+        if not graph.can_be_padded(fanout) or not fields.reader.is_read_by_gpu:
             return None
         columns = self._training_columns(torch.arange(self.task.num_nodes))
-        return DeviceData(graph, reader.rows, *columns)
-
-    def _reader(self, hidden: bool) -> RowReader:
-        if hidden not in self._readers:
-            graph = partial(self._graph, hidden, self.device)
-            self._readers[hidden] = task_graph(self.task, hidden).rows(
-                self.scaling, self.device, lambda: graph().num_readers()
-            )
-        return self._readers[hidden]
+        return DeviceData(graph, fields.reader.rows, *columns)
 
     @cached_property
     def by_pass(self) -> list[tuple[Batch, dict[str, Tensor | slice]]]:
@@ -165,8 +162,9 @@ class TaskFields:
 
     def _by_graph(self, splits: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the splits on the training graph, and those on the whole graph."""
-        found = (tuple(s for s in splits if self._hidden(s) == hides) for hides in (True, False))
-        return [group for group in found if group]
+        hide = [split for split in splits if hides_shifted_nodes(self.task, split)]
+        groups = tuple(hide), tuple(split for split in splits if split not in hide)
+        return [group for group in groups if group]
 
     @torch.no_grad()
     def logits(self, method: Method) -> dict[str, tuple[Tensor, Tensor]]:
@@ -184,28 +182,24 @@ class TaskFields:
             found |= {name: (logits[rows], batch.y[rows]) for name, rows in rows_of_split.items()}
         return found
 
-    def predict(self, method: Method, split: str) -> tuple[Tensor, Tensor]:
-        """Return logits $[n, C]$ and labels $[n]$ of one split, as `logits` does."""
+    def score(self, method: Method, split: str) -> Tensor:
+        """Return the score of a split, on the device; NaN if a logit is not finite."""
         if self.in_pieces:
-            return self._in_pieces(method, (split,))[split]
-        batch = self.batch(split)
-        return method.predict(batch), batch.y
+            logits, y = self._in_pieces(method, (split,))[split]
+        else:
+            logits, y = method.predict(self.batch(split)), self.batch(split).y
+        return finite_score(self.task.scorer, logits, y).to(self.device)
 
     def _in_pieces(
         self, method: Method, splits: tuple[str, ...]
     ) -> dict[str, tuple[Tensor, Tensor]]:
         """Predict splits on the same graph; they share the states of their neighbours."""
-        nodes, hidden = torch.cat([self.nodes[s] for s in splits]), self._hidden(splits[0])
+        fields, nodes = self.of(splits[0]), torch.cat([self.nodes[s] for s in splits])
         if splits not in self._pieces:
-            graph = self._graph(hidden)
-            if not graph.attends_over_graphs:
-                graph = self._graph(hidden, self.device)
-            self._pieces[splits] = Pieces(graph, self.num_layers, nodes)
-        model, order, first = method.model, nodes.argsort(), 0
-        logits = torch.empty(nodes.numel(), model.phi_out.out_features)
-        for ids, found in self._pieces[splits].predict(model, self._reader(hidden).rows):
-            logits[order[first : first + ids.numel()]] = found.logits.cpu()
-            first += ids.numel()
+            self._pieces[splits] = fields.pieces(nodes)
+        logits = torch.empty(nodes.numel(), method.model.phi_out.out_features)
+        for rows, found in self._pieces[splits].predict(method.model, fields.reader.rows):
+            logits[rows] = found.logits.cpu()
         sizes = [self.nodes[split].numel() for split in splits]
         parts = zip(splits, logits.split(sizes), strict=True)
         return {split: (part, self.task.y[self.nodes[split]]) for split, part in parts}
@@ -216,8 +210,8 @@ class TaskFields:
         The features of a graph on disk are as stored, and its edges are left out: methods that need
         them do not train in batches.
         """
-        task, hidden = self.task, self.task.inductive
-        graph = task_graph(task, hidden)
+        task, fields = self.task, self.of("train")
+        graph = fields.graph
         x, edges = graph.user_graph.x, graph.user_graph.edge_index
         return TrainingView(
             x=x if edges is None else graph.features(self.scaling),
@@ -225,33 +219,32 @@ class TaskFields:
             observed=task.observed(),
             train=task.train,
             y=task.y[task.train],
-            read=lambda nodes: self._read(nodes, hidden),
-            field=lambda: self._field(task.train, hidden).nodes,
+            read=fields.read,
+            field=lambda: fields.field(task.train).nodes,
             graph=graph.user_graph.batch,
             environment=task.data.environment if task.has_environments else None,
             steps_per_epoch=ceil(task.train.numel() / batch_size) if batch_size else 1,
         )
 
-    def _hidden(self, split: str) -> bool:
-        return hides_shifted_nodes(self.task, split)
-
     def _joint_batch(self, splits: Sequence[str]) -> tuple[Batch, dict[str, Tensor | slice]]:
         """Return one batch for splits on the same graph, and the rows of each split in it."""
         nodes, rows = torch.cat([self.nodes[s] for s in splits]).unique(return_inverse=True)
-        x, blocks = self._read(nodes, self._hidden(splits[0]))
-        batch = Batch(x, blocks, self.task.y[nodes].to(self.device))
+        batch = self._batch(splits[0], nodes)
         sizes = [self.nodes[split].numel() for split in splits]
         pieces = rows.to(self.device).split(sizes)
         return batch, dict(zip(splits, pieces, strict=True))
 
     def _build(self, split: str) -> Batch:
-        nodes = self.nodes[split]
-        x, blocks = self._read(nodes, self._hidden(split))
         if split == "train":
-            return self._training_batch(nodes, x, blocks)
-        return Batch(x, blocks, self.task.y[nodes].to(self.device))
+            nodes = self.nodes["train"]
+            return self.training_batch(nodes, *self.of("train").read(nodes))
+        return self._batch(split, self.nodes[split])
 
-    def _training_batch(self, nodes: Tensor, x: Features, blocks: Sequence[Block]) -> Batch:
+    def _batch(self, split: str, nodes: Tensor) -> Batch:
+        """Return a batch of nodes in the graph of a split."""
+        return Batch(*self.of(split).read(nodes), self.task.y[nodes].to(self.device))
+
+    def training_batch(self, nodes: Tensor, x: Features, blocks: Sequence[Block]) -> Batch:
         """Return a batch of training nodes, with their environments and weights."""
         return Batch(x, blocks, *self._training_columns(nodes))
 
@@ -264,22 +257,3 @@ class TaskFields:
             ids = self.task.data.environment[nodes]
             environment = torch.searchsorted(self.task.training_environments(), ids).to(self.device)
         return self.task.y[nodes].to(self.device), environment, weight
-
-    def _read(self, nodes: Tensor, hidden: bool) -> tuple[Features, tuple[Block, ...]]:
-        """Return features and blocks of some nodes; `hidden` hides out-of-distribution nodes."""
-        field = self._field(nodes, hidden)
-        blocks = field.to(self.device).blocks
-        if self.in_pieces:
-            return self._reader(hidden).rows(field.nodes), blocks
-        x = task_graph(self.task, hidden).features(self.scaling)
-        return rows_of(x, field.nodes).to(self.device), blocks
-
-    def _field(self, nodes: Tensor, hidden: bool) -> ReceptiveField:
-        graph = self._graph(hidden)
-        if self.in_pieces:  # without normalising the whole graph
-            return graph.sampled_field(nodes, (-1,) * self.num_layers)
-        return graph.receptive_field(nodes, self.num_layers)
-
-    def _graph(self, hidden: bool, device: torch.device = CPU) -> Graph:
-        """Return the graph, on the device if that has room for it."""
-        return task_graph(self.task, hidden).graph(self.operators, device)

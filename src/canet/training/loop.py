@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,6 +42,8 @@ EPOCHS_BEFORE_CAPTURE = 3  # they fill caches and create the state of the optimi
 _compiled: set[str] = set()
 """The methods, by their `repr`, whose kernels this process has compiled."""
 
+Callback = Callable[[dict[str, Any]], None]
+"""Called after each epoch with `model`, `seed`, `epoch`, `epochs`, `loss` and `valid`."""
 Progress = Callable[[int, int, float], None]
 Score = Callable[[Method, str], Tensor]
 TrainEpoch = Callable[[Method, torch.optim.Optimizer, int], Tensor]

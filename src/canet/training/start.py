@@ -17,28 +17,13 @@ from canet.training.loop import Loop
 from canet.util import distributed
 
 
-def fanout_of(
-    method_type: type[Method], settings: Settings, task: ShiftTask
-) -> tuple[int, ...] | None:
+def fanout_of(settings: Settings, task: ShiftTask) -> tuple[int, ...] | None:
     """Return the numbers of neighbours to draw in each layer; None to train without batches."""
     fanout = parse_fanout(settings.fanout, settings.num_layers)
     draws = any(count > 0 for count in fanout)
+    stays_on_disk = settings.in_batches and task.data.is_on_disk
     is_divided = 0 < settings.batch_size < task.train.numel() or distributed.world_size() > 1
-    if not (draws or task.data.is_on_disk or is_divided):
-        return None
-    if not method_type.traits.trains_in_batches:
-        how = "leave out batch_size and fanout"
-        if distributed.world_size() > 1:
-            how = "start a single process without batch_size and fanout"
-        raise InputError(
-            f"method '{method_type.name}' needs all training nodes at once: {how}, or choose "
-            "another method"
-        )
-    if not settings.can_be_in_batches:
-        raise InputError(
-            "interventions need all training nodes at once: leave out batch_size and fanout"
-        )
-    return fanout
+    return fanout if draws or stays_on_disk or is_divided else None
 
 
 def load_initial(method: Method, weights: Mapping[str, Tensor]) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from canet.errors import InputError, unknown_name
+from canet.util.memory import peak_resident_mb
 
 
 def pick_device(name: str | torch.device) -> torch.device:
@@ -32,6 +33,13 @@ def device_name(device: torch.device, threads: int = 1) -> str:
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
     return f"{platform.machine()} CPU, {threads} thread(s)"
+
+
+def peak_memory_mb(device: torch.device) -> float:
+    """Return the peak memory in MB: allocated on the GPU, or resident in this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    return peak_resident_mb()
 
 
 def has_room(num_bytes: int, device: torch.device) -> bool:

@@ -20,8 +20,8 @@ from canet.data.benchmarks.spurious import (
 )
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
+from canet.models import Trainer
 from canet.store import RunConfig
-from canet.training import Trainer
 
 N = 40
 EDGES = torch.stack([torch.arange(N), (torch.arange(N) + 1) % N])

@@ -10,7 +10,7 @@ import torch
 from canet.data import WITHOUT_SPURIOUS, load_task
 from canet.data.benchmarks.synthetic import NUM_WORDS
 from canet.data.task import ShiftTask
-from canet.training import Trainer
+from canet.models import Trainer
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from canet.data import DATASETS, ShiftTask
 from canet.data.benchmarks.dataset import Request
 from canet.data.benchmarks.files import RawFiles
 from canet.data.benchmarks.transfer import TransferDataset, split_by_class
-from canet.training import Trainer
+from canet.models import Trainer
 from tests.support.data_of import data_of
 
 SIZES = {"north": 20, "east": 30, "south": 10}

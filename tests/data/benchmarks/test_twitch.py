@@ -6,7 +6,7 @@ import torch
 
 from canet.data import load_task
 from canet.data.benchmarks.twitch import read_region
-from canet.training import Trainer
+from canet.models import Trainer
 
 
 def paths(root: Path, folder: str) -> tuple[Path, Path, Path]:
