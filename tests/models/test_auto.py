@@ -408,7 +408,7 @@ def test_networks_that_were_trained_in_batches_are_scored_in_pieces(
 ) -> None:
     learner = Auto(replace(QUICK, batch_size=20, fanout="3,2"), Options("cpu"))
     (expected,) = learner.run(small_task(), {0: None})
-    monkeypatch.setattr("canet.training.fields.MAX_EDGES", 10)
+    monkeypatch.setattr("canet.reading.predict.MAX_EDGES", 10)
     monkeypatch.setattr(Graph, "receptive_field", lambda *_: pytest.fail("may not fit on a GPU"))
     (found,) = learner.run(small_task(), {0: None})
     assert any(isinstance(member, FittedNetwork) for member in found.members)

@@ -20,7 +20,6 @@ from canet.nn import Operator, SparseMatrix
 from canet.nn.sampling import parse_fanout
 from canet.reading import pieces, rows
 from canet.reading.prepared import PreparedGraph
-from canet.training import fields as fields_module
 from tests.support.gpu import needs_gpu
 from tests.support.stores import never_load, write_store
 from tests.support.tiny import tiny_task
@@ -126,7 +125,7 @@ def test_a_killed_run_on_a_store_resumes_to_the_same_bits(tmp_path: Path) -> Non
 def test_logits_in_pieces_are_those_in_memory(tmp_path: Path) -> None:
     stored, loaded = both(tmp_path, kind="sparse", weighted=True)
     trainers = [make(task, "canet", **SAMPLED) for task in (stored, loaded)]
-    assert [trainer.fields.in_pieces for trainer in trainers] == [True, False]
+    assert [not trainer.fields.by_pass for trainer in trainers] == [True, False]
     torch.manual_seed(0)
     method = trainers[0].learner.new_method(stored).eval()
     found, expected = (trainer.fields.logits(method) for trainer in trainers)
@@ -142,14 +141,14 @@ def test_many_edges_in_memory_are_scored_in_pieces(
 ) -> None:
     task = tiny_task(inductive=inductive)
     expected = make(task, "erm", **SAMPLED).run()
-    monkeypatch.setattr(fields_module, "MAX_EDGES", 10)
+    monkeypatch.setattr("canet.reading.predict.MAX_EDGES", 10)
     trainer = make(task, "erm", **SAMPLED)
-    assert trainer.fields.in_pieces
+    assert not trainer.fields.by_pass
     found = trainer.run()
     assert found.history["loss"] == pytest.approx(expected.history["loss"], abs=1e-5)
     assert found.result.scores == pytest.approx(expected.result.scores, abs=1e-6)
     full = make(task, "erm", epochs=2)
-    assert not full.fields.in_pieces
+    assert full.fields.by_pass
 
 
 @pytest.mark.parametrize("method", ["erm", "canet"])

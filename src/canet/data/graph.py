@@ -103,6 +103,13 @@ class Graph:
         return 0 if self.edge_index is None else int(self.edge_index.shape[1])
 
     @property
+    def is_weighted(self) -> bool:
+        """Whether the edges have weights."""
+        return self.edge_weight is not None or (
+            self.csr is not None and self.csr.weight is not None
+        )
+
+    @property
     def is_on_disk(self) -> bool:
         """Whether features and edges are memory maps, which are read in pieces."""
         return self.csr is not None
@@ -118,8 +125,10 @@ class Graph:
         if self.csr is None or self.store is None:
             return self
         loaded = self.store.load()
-        weight = loaded.get("edge_weight")
-        return replace(self, x=loaded.x, edge_index=loaded.edge_index, edge_weight=weight, csr=None)
+        edges, weight = loaded.edge_index, loaded.get("edge_weight")
+        graph = replace(self, x=loaded.x, edge_index=edges, edge_weight=weight)
+        graph = replace(graph, csr=None, separated=None)
+        return graph if self.separated is None else graph.separate(self.separated)
 
     def same_graphs(self, mask: Tensor) -> Tensor:
         """Return a mask $[N]$ of the nodes of all graphs that have a node in a mask."""

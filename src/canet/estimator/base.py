@@ -294,12 +294,11 @@ class BaseClassifier:
         Only for method `canet`; arguments as `predict`.
         """
         reader = self.prepare(data, batch)
-        if reader.user_graph.is_on_disk:
-            raise InputError("environments need the graph in memory: pass GraphStore(path).load()")
         found = self.forward(reader, nodes)
         if not found.environments:
             raise InputError(
-                f"method '{self.method_name}' does not infer environments: use method 'canet'"
+                f"method '{self.method_name}' infers no environments of this graph: use method "
+                "'canet', and load a graph store with GraphStore(path).load()"
             )
         n = found.logits.shape[0]
         return [e.log_posterior[:n].exp().cpu().double().numpy() for e in found.environments]

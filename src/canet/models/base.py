@@ -270,9 +270,7 @@ class Learner(ABC):
                 f"method '{name}' needs an environment label for every training node and at least "
                 f"two environments: {how}. Methods that need no environment labels: {free}"
             )
-        graph = task.data
-        weight = graph.edge_weight if graph.csr is None else graph.csr.weight
-        if weight is not None and not self.traits.uses_edge_weights:
+        if task.data.is_weighted and not self.traits.uses_edge_weights:
             raise InputError(
                 f"method '{name}' adds and removes edges and cannot use edge weights: choose "
                 "another method, or remove the weights"

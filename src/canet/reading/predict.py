@@ -20,21 +20,37 @@ from canet.reading.prepared import PreparedGraph
 from canet.reading.rows import RowReader
 from canet.reading.scaling import CPU
 
+MAX_EDGES = 2**24
+"""With more edges, the receptive field of many nodes may not fit on a GPU."""
 SMALL_SHARE = 0.01
 """If fewer of all nodes are predicted once, only their neighbourhood is read from disk."""
 
 
 @dataclass(eq=False)
 class GraphFields:
-    """Features and receptive fields in one graph, for models with given operators and depth."""
+    """Features and receptive fields in one graph, for models with given operators and depth.
+
+    A graph on disk, or with very many edges if the models are trained `in_batches`, is never
+    normalised or predicted as a whole, but in pieces, with the same result.
+    """
 
     graph: PreparedGraph
     operators: Sequence[Operator]
     num_layers: int
     device: torch.device  # of the models
     scaling: Scaling = "raw"
-    in_pieces: bool = False  # whether the graph is never normalised or predicted as a whole
+    in_batches: bool = False
     is_kept: bool = True  # whether it is used many times, so that reading is made fast first
+
+    def __post_init__(self) -> None:
+        many_edges = self.in_batches and self.graph.user_graph.num_edges > MAX_EDGES
+        self.in_pieces = self.graph.in_pieces or many_edges
+        if self.graph.in_pieces:
+            self.on()  # reject models that need the whole graph
+
+    def draws(self, fanout: Sequence[int]) -> bool:
+        """Whether a batch with this number of neighbours in each layer is cut out of the graph."""
+        return self.in_pieces or any(count > 0 for count in fanout)
 
     def on(self, device: torch.device = CPU) -> Graph:
         """Return the graph, on the device if that has room for it."""
@@ -107,7 +123,7 @@ def read_parts(method: Method, graph: PreparedGraph, nodes: Tensor | None = None
     """Predict as `read`, some nodes at a time: yield their rows in the result of `read`."""
     model, device = method.model, method.model.phi_out.weight.device
     sizes, scaling = (model.operators, model.num_layers), method.settings.scaling
-    fields = GraphFields(graph, *sizes, device, scaling, graph.in_pieces, is_kept=False)
+    fields = GraphFields(graph, *sizes, device, scaling, is_kept=False)
     for rows, found in fields.predict(model, nodes):
         if not found.logits.isfinite().all():
             raise InputError(

@@ -16,8 +16,6 @@ def inferred_environments(method: Method, fields: TaskFields) -> InferredEnviron
 
     Also None for a large graph, of which no split has a receptive field that fits into memory.
     """
-    if fields.in_pieces:
-        return None
     method.eval()
     by_split: dict[str, list[Tensor]] = {}
     for batch, splits in fields.by_pass:
@@ -25,6 +23,8 @@ def inferred_environments(method: Method, fields: TaskFields) -> InferredEnviron
         if not layers:
             return None
         by_split |= {split: [layer[rows] for layer in layers] for split, rows in splits.items()}
+    if not by_split:
+        return None
     true = fields.batch("train").environment
     return InferredEnvironments(
         posterior={

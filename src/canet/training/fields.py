@@ -23,8 +23,6 @@ from canet.training.prefetch import prefetched
 from canet.util import distributed
 
 TRAINING_GRAPH_SPLITS = ("train", "valid", "test_id")
-MAX_EDGES = 2**24
-"""With more edges, the receptive field of a split may not fit on a GPU."""
 
 
 def hides_shifted_nodes(task: ShiftTask, split: str) -> bool:
@@ -38,10 +36,7 @@ class TaskFields:
 
     Training, validation and the in-distribution test use the training graph, which contains no
     out-of-distribution nodes if the task is `inductive`. The shifted test sets use the whole graph.
-    Batches, graphs and scaled features are built once.
-
-    A graph on disk, or with very many edges if the model is trained `in_batches`, is scored in
-    pieces, with the same result.
+    Batches, graphs and scaled features are built once. `in_batches` is as for `GraphFields`.
     """
 
     task: ShiftTask
@@ -52,16 +47,11 @@ class TaskFields:
     in_batches: bool = False
 
     def __post_init__(self) -> None:
-        task = self.task
-        self.nodes = task.scored()
-        many_edges = self.in_batches and task.data.num_edges > MAX_EDGES
-        self.in_pieces = task.data.is_on_disk or many_edges
+        self.nodes = self.task.scored()
         self._graphs: dict[bool, GraphFields] = {}
         self._batches: dict[str, Batch] = {}
         self._pieces: dict[tuple[str, ...], Pieces] = {}
-        if task.data.is_on_disk:  # reject models that need the whole graph
-            self.of("train").on()
-            self.of("train").reader  # noqa: B018
+        self.of("train")  # rejects models that need the whole graph, if it is on disk
 
     def of(self, split: str) -> GraphFields:
         """Return the features and receptive fields in the graph of a split."""
@@ -69,7 +59,7 @@ class TaskFields:
         if hidden not in self._graphs:
             sizes = self.operators, self.num_layers, self.device
             graph = task_graph(self.task, hidden)
-            self._graphs[hidden] = GraphFields(graph, *sizes, self.scaling, self.in_pieces)
+            self._graphs[hidden] = GraphFields(graph, *sizes, self.scaling, self.in_batches)
         return self._graphs[hidden]
 
     def batch(self, split: str) -> Batch:
@@ -99,8 +89,9 @@ class TaskFields:
                 once, with the present weights.
         """
         attends = any(operator.kind == "graph" for operator in self.operators)
-        is_partial = self.in_pieces or any(count > 0 for count in fanout)
-        sums = self._sums(model) if model is not None and attends and is_partial else []
+        sums = list[Tensor]()
+        if model is not None and attends and self.of("train").draws(fanout):
+            sums = self._sums(model)
         nodes = self.task.train
         order, first = epoch_order(nodes.numel(), epoch_seed(seed, epoch))
 
@@ -128,7 +119,7 @@ class TaskFields:
     ) -> tuple[Features, tuple[Block, ...]]:
         """Return features and blocks of training nodes with some random neighbours."""
         fields = self.of("train")
-        if not (self.in_pieces or any(count > 0 for count in fanout)):
+        if not fields.draws(fanout):
             return fields.read(nodes)
         graph = fields.on(self.device)
         field = graph.sampled_field(nodes.to(graph.device), fanout, seed)
@@ -151,8 +142,11 @@ class TaskFields:
     def by_pass(self) -> list[tuple[Batch, dict[str, Tensor | slice]]]:
         """Batches that contain all splits, and the rows of each split in its batch.
 
-        Test sets on the same graph share a batch, because their receptive fields overlap.
+        Test sets on the same graph share a batch, because their receptive fields overlap. Empty if
+        a receptive field may not fit into memory.
         """
+        if self.of("train").in_pieces:
+            return []
         passes: list[tuple[Batch, dict[str, Tensor | slice]]] = [
             (self.batch(split), {split: slice(None)}) for split in ("train", "valid")
         ]
@@ -173,7 +167,7 @@ class TaskFields:
         They are on the device, or on the CPU if they were predicted in pieces.
         """
         found: dict[str, tuple[Tensor, Tensor]] = {}
-        if self.in_pieces:
+        if not self.by_pass:
             for splits in self._by_graph(list(self.nodes)):
                 found |= self._in_pieces(method, splits)
             return {split: found[split] for split in self.nodes}
@@ -184,7 +178,7 @@ class TaskFields:
 
     def score(self, method: Method, split: str) -> Tensor:
         """Return the score of a split, on the device; NaN if a logit is not finite."""
-        if self.in_pieces:
+        if self.of(split).in_pieces:
             logits, y = self._in_pieces(method, (split,))[split]
         else:
             logits, y = method.predict(self.batch(split)), self.batch(split).y
