@@ -93,7 +93,7 @@ def _message(error: Exception) -> str | None:
     return None
 
 
-def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning in one line, without the line of code."""
     print(f"canet: warning: {' '.join(printable(message).split())}", file=sys.stderr)
 

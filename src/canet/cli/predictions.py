@@ -160,7 +160,7 @@ def diagnose(
         found.save(out)
     failures = [message for message in map(found.exceeded, fail_if or []) if message]
 
-    def show(_: Any) -> None:
+    def show(_: object) -> None:
         print_text(found)
         if out is not None:
             print(f"Written: {out}")

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from canet.diagnosis.columns import moments
 from canet.errors import InputError, unknown_name
 from canet.estimator.classifier import NodeClassifier
 from canet.util.sparse import Matrix, to_matrix
 
-Blocks = dict[str, np.ndarray]
-"""Block name → column numbers, ascending."""
+Blocks = dict[str, np.ndarray]  # block name → column numbers, ascending
 
 MAX_TABLE_BLOCKS = 40  # if a table has more columns, they are chosen like unnamed columns
 MAX_SINGLE_COLUMNS = 12  # up to this number, each column is a block
@@ -119,7 +119,7 @@ def _given(given: Mapping[str, Any], names: Sequence[str]) -> Blocks:
     return blocks | ({OTHERS: rest} if rest.size else {})
 
 
-def _columns(block: str, columns: Any, names: Sequence[str]) -> np.ndarray:
+def _columns(block: str, columns: ArrayLike | slice, names: Sequence[str]) -> np.ndarray:
     every = np.arange(len(names))
     chosen = every[columns] if isinstance(columns, slice) else np.atleast_1d(columns)
     if chosen.dtype.kind in "UO":

@@ -139,19 +139,11 @@ def _distance(before: np.ndarray, after: np.ndarray, sizes: tuple[int, int]) -> 
     NaN.
     """
     zeros = sizes[0] - before.size, sizes[1] - after.size
-    # A stable sort merges two sorted samples in linear time.
-    zero = np.zeros(1 if any(zeros) else 0, before.dtype)
-    values = np.concatenate([np.sort(before), np.sort(after), zero])
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    first = np.cumsum(order < before.size, dtype=np.int64)
-    second = np.arange(1, order.size + 1) - first
-    if zero.size:  # one entry for all zeros, counted above as part of the second sample
-        place = int(np.flatnonzero(order == order.size - 1)[0])
-        first[place:] += zeros[0]
-        second[place:] += zeros[1] - 1
-    last = np.append(ordered[1:] != ordered[:-1], True)
-    first, second = first[last], second[last]
+    values = np.unique(np.concatenate([before, after, np.zeros(int(any(zeros)), before.dtype)]))
+    first, second = (
+        np.searchsorted(np.sort(part), values, side="right") + np.where(values >= 0, count, 0)
+        for part, count in zip((before, after), zeros, strict=True)
+    )
     effect = float(np.abs(first / sizes[0] - second / sizes[1]).max())
     if first.size > 2:
         return effect, math.nan

@@ -40,9 +40,8 @@ class Context:
     model: NodeClassifier  # the fitted model
     graphs: dict[str, DiagnosedGraph]  # `training`, `new` or both
     column_names: list[str]
-    held_out: float | None = (
-        None  # score on held-out parts; None: that of `auto`, if it is the model
-    )
+    # Score on held-out parts; None: that of `auto`, if it is the model.
+    held_out: float | None = None
     repeats: int = 5  # repetitions of each random change
     # Called with a short text before each prediction of a graph.
     on_pass: Callable[[str], None] = lambda _: None
@@ -50,7 +49,6 @@ class Context:
 
     @property
     def new(self) -> DiagnosedGraph | None:
-        """The new graph, or None."""
         return self.graphs.get(NEW)
 
     @property
@@ -70,5 +68,4 @@ class Context:
 
     @property
     def seed(self) -> int:
-        """The seed of all random draws."""
         return seed_of(self.model)

@@ -39,8 +39,7 @@ SECTIONS = {
 PAGE = ("reliance", "shift", "expected", "concept", "confidence", "environments")
 """The sections in the order of the page."""
 STUDY = "https://canet-dev.github.io/canet/results/diagnosis.html"
-ENDINGS = (".html", ".json", ".txt")
-"""Endings of the files that `Diagnosis.save` writes."""
+ENDINGS = (".html", ".json", ".txt")  # endings of the files that `Diagnosis.save` writes
 QUANTITIES = {
     "expected": "a new graph",
     "expected_low": "a new graph",
@@ -80,7 +79,6 @@ class Diagnosis(Evidence):
 
     @property
     def metric_name(self) -> str:
-        """Display name of the metric of the model."""
         return METRICS[self.model.metric].label
 
     @property

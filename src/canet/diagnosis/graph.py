@@ -116,11 +116,6 @@ class DiagnosedGraph:
         return np.stack([first, random.integers(share.size, size=size)])
 
     @cached_property
-    def is_correct(self) -> np.ndarray:
-        """Whether the prediction of each scored node is correct."""
-        return np.asarray((self.prediction == self.y)[self.scored])
-
-    @cached_property
     def degree(self) -> np.ndarray:
         """In-degree $[N]$ of each node."""
         return self.prepared.degree().numpy()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from canet.diagnosis.blocks import OTHERS, Blocks
@@ -37,7 +36,8 @@ def risks_of(reliance: Reliance, shift: Shift | None, blocks: Blocks) -> list[Ri
     effects = [effect for effect in reliance.features if effect.name != OTHERS]
     rows = []
     for effect in effects or reliance.features:
-        most = _most_shifted(columns, blocks[effect.name].tolist())
+        inside = [columns[i] for i in blocks[effect.name].tolist() if i in columns]
+        most = max(inside, key=lambda column: column.effect, default=None)
         moved = math.nan if most is None else most.effect
         rows.append(Risk(effect.name, effect.size, moved, most, effect.is_relevant))
 
@@ -45,7 +45,3 @@ def risks_of(reliance: Reliance, shift: Shift | None, blocks: Blocks) -> list[Ri
         return max(one.reliance.value, 0.0) * (1.0 if math.isnan(one.shift) else one.shift)
 
     return sorted(rows, key=product, reverse=True)[:MAX_ROWS]
-
-
-def _most_shifted(columns: Mapping[int, ColumnShift], numbers: list[int]) -> ColumnShift | None:
-    return max((columns[i] for i in numbers if i in columns), key=lambda c: c.effect, default=None)

@@ -41,13 +41,12 @@ def two_sample_test(
     first: Matrix,
     second: Matrix,
     seed: int = 0,
-    max_rows: int = MAX_ROWS,
     nodes: np.ndarray | None = None,
 ) -> TwoSample | None:
     """Cross-validated AUC of gradient-boosted trees between two samples $[n, D]$ and $[m, D]$.
 
     The classifier two-sample test of Lopez-Paz and Oquab, "Revisiting classifier two-sample
-    tests", ICLR '17. At most `max_rows` rows of each sample are used. More than 64 columns are
+    tests", ICLR '17. At most 2,000 rows of each sample are used. More than 64 columns are
     first reduced to 64 principal components. The AUC is the mean over five held-out folds. The
     interval and the p-value are normal, with the variance of Hanley and McNeil for each fold and
     the correction of Nadeau and Bengio ("Inference for the generalization error", '03) for
@@ -68,7 +67,7 @@ def two_sample_test(
     if min(first.shape[0], second.shape[0]) < MIN_ROWS:
         return None
     random = np.random.default_rng(seed)
-    rows = [sample(part.shape[0], max_rows, random) for part in (first, second)]
+    rows = [sample(part.shape[0], MAX_ROWS, random) for part in (first, second)]
     chosen = [part[ids] for part, ids in zip((first, second), rows, strict=True)]
     if nodes is None:
         nodes = match_nodes(*chosen)

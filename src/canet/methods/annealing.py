@@ -1,4 +1,4 @@
-"""A penalty whose weight increases after a number of updates."""
+"""Base class of the methods with a penalty whose weight increases after a number of updates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from canet.methods.base import Settings
+from canet.methods.base import Method, Settings
+from canet.methods.traits import Traits
 from canet.settings import setting
 
 
@@ -44,3 +45,11 @@ class AnnealedPenalty(nn.Module):
         if self.training:
             self.updates += 1
         return risk + weighted
+
+
+class AnnealedMethod(Method):
+    traits = Traits(needs_environments=True, trains_in_batches=True, capturable=True)
+    settings_type = AnnealedSettings
+
+    def setup(self) -> None:
+        self.annealed = AnnealedPenalty(self.settings.penalty_weight, self.settings.anneal_steps)

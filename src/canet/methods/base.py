@@ -20,8 +20,7 @@ from canet.util.colour import Colour
 
 LossName = Literal["cross_entropy", "binary_cross_entropy"]
 Scaling = Literal["raw", "rows", "centred", "standardised"]
-MAX_WIDTH = 2**14
-"""Largest width of a layer; its weight matrix then takes one gigabyte."""
+MAX_WIDTH = 2**14  # largest width of a layer; its weight matrix then takes one gigabyte
 
 
 @dataclass(frozen=True)
@@ -269,8 +268,7 @@ class Method(nn.Module):
 
     def predict(self, batch: Batch) -> Tensor:
         """Return the logits $[n, C]$ of the nodes of a batch."""
-        logits: Tensor = self.model(batch.x, batch.blocks).logits
-        return logits
+        return self.model(batch.x, batch.blocks).logits
 
     def posteriors(self, batch: Batch) -> list[Tensor]:
         """Return the posterior $[n, K]$ of each layer; empty if the method infers none."""

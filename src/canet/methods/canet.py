@@ -25,8 +25,6 @@ NUM_PSEUDO_INPUTS = 64
 
 @dataclass(frozen=True)
 class CaNetSettings(InterventionSettings):
-    """Settings of CaNet."""
-
     num_environments: int = setting(
         3,
         "K, number of pseudo-environments and branches",
@@ -134,7 +132,7 @@ class CaNetMethod(InterveningMethod):
         return [e.log_posterior[: batch.y.numel()].exp() for e in environments]
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        estimator = list(self.model.estimators.parameters())
+        estimator = [p for part in self.model.estimators for p in part.parameters()]
         if self.prior is not None:
             estimator.append(self.prior.pseudo_inputs)
         members = {id(parameter) for parameter in estimator}

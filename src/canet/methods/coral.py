@@ -15,8 +15,6 @@ from canet.util.colour import Colour
 
 @dataclass(frozen=True)
 class CORALSettings(Settings):
-    """Settings of Deep CORAL."""
-
     penalty_weight: float = setting(
         1.0, "λ, weight of the distance between environments", minimum=0, search=(0.1, 1.0, 10.0)
     )

@@ -15,8 +15,6 @@ from canet.util.colour import Colour
 
 @dataclass(frozen=True)
 class GroupDROSettings(Settings):
-    """Settings of GroupDRO."""
-
     eta: float = setting(
         0.01,
         "η, step size of the weights of the environments",

@@ -38,22 +38,16 @@ MAX_SHIFTED_SHARE = 0.25
 """Largest share of shifted columns without a warning. In our experiments, interventions helped with
 up to one shifted column in thirty, and cost 3 to 7 points with half of the columns shifted
 (docs/results/interventions.md)."""
-MIN_CLASS_SIZE = 3
-"""Smallest number of nodes of a class in a group whose mean is used."""
+MIN_CLASS_SIZE = 3  # smallest number of nodes of a class in a group whose mean is used
 MAX_SCALED_VALUE = 1e15
 """Limit of features, relative to the largest training value, when nodes are assigned to groups."""
-MAX_NODES = 20_000
-"""Largest number of training nodes that groups are inferred from."""
-COLUMNS_PER_CHUNK = 256
-"""Number of columns that are converted to double precision at a time."""
-Matrix: TypeAlias = Any
-"""Features $[n, D]$: a numpy array or a scipy CSR matrix."""
+MAX_NODES = 20_000  # largest number of training nodes that groups are inferred from
+COLUMNS_PER_CHUNK = 256  # number of columns that are converted to double precision at a time
+Matrix: TypeAlias = Any  # features $[n, D]$: a numpy array or a scipy CSR matrix
 
 
 @dataclass(frozen=True)
 class InterventionSettings(Settings):
-    """Settings of methods that support interventions on features."""
-
     interventions: Literal["none", "inferred", "given"] = setting(
         "none",
         "random offsets in training, for columns that shift: none, inferred (one offset per group "
@@ -95,8 +89,6 @@ class GroupSpread(NamedTuple):
 
 
 class InterveningMethod(Method):
-    """A method that supports the setting `interventions`."""
-
     settings_type = InterventionSettings
     interventions: Interventions | None = None
 
@@ -129,7 +121,9 @@ class Interventions:
     are assigned to the nearest group, or to the group of their environment.
     """
 
-    def __init__(self, settings: Any, view: TrainingView, device: torch.device) -> None:
+    def __init__(
+        self, settings: InterventionSettings, view: TrainingView, device: torch.device
+    ) -> None:
         group, count = groups_of(settings, view)
         between = spread_between(view.x, view.train, view.y, group[view.train], count)
         self.group_spread = between
@@ -153,7 +147,6 @@ class Interventions:
 
 
 def _warn_about_columns(between: GroupSpread) -> None:
-    """Warn if interventions change no columns, or too many."""
     num_shifted, num_columns = int(between.is_shifted.sum()), between.is_shifted.numel()
     if not num_shifted:
         message = (
@@ -170,7 +163,7 @@ def _warn_about_columns(between: GroupSpread) -> None:
     warnings.warn(message, InterventionWarning, stacklevel=3)
 
 
-def groups_of(settings: Any, view: TrainingView) -> tuple[Tensor, int]:
+def groups_of(settings: InterventionSettings, view: TrainingView) -> tuple[Tensor, int]:
     """Return the group $[N]$ of each node of the batch (-1: no group) and the number of groups."""
     if settings.interventions == "inferred":
         return infer_groups(view, settings.num_groups), settings.num_groups

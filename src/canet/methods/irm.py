@@ -5,13 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from canet.methods.annealing import AnnealedPenalty, AnnealedSettings
-from canet.methods.base import Batch, Method
-from canet.methods.traits import Traits
+from canet.methods.annealing import AnnealedMethod
+from canet.methods.base import Batch
 from canet.util.colour import Colour
 
 
-class IRM(Method):
+class IRM(AnnealedMethod):
     r"""IRMv1 (Arjovsky et al., 2019). With the risk $R_e$ of each environment, it minimises
 
     .. math:: \frac{1}{E} \sum_e R_e(f)
@@ -25,19 +24,13 @@ class IRM(Method):
     colour = Colour("#d08f00", "#f0b73c")
     summary = "penalty if rescaling the logits would lower the risk of an environment"
     paper = "Arjovsky et al., Invariant Risk Minimization, 2019"
-    traits = Traits(needs_environments=True, trains_in_batches=True, capturable=True)
-    settings_type = AnnealedSettings
-
-    def setup(self) -> None:
-        self.annealed = AnnealedPenalty(self.settings.penalty_weight, self.settings.anneal_steps)
 
     def loss(self, batch: Batch) -> Tensor:
         risks, slopes = self.risks_and_slopes(
             self.predict(batch), batch.y, batch.environment, batch.weight
         )
         _, factor = self.present_environments(batch.environment)
-        loss: Tensor = self.annealed(risks.mean() * factor, slopes.square().mean() * factor)
-        return loss
+        return self.annealed(risks.mean() * factor, slopes.square().mean() * factor)
 
     def risks_and_slopes(
         self, logits: Tensor, y: Tensor, environment: Tensor | None, weight: Tensor | None = None

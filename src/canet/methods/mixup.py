@@ -16,8 +16,6 @@ from canet.util.colour import Colour
 
 @dataclass(frozen=True)
 class MixupSettings(Settings):
-    """Settings of Mixup."""
-
     alpha: float = setting(
         4.0,
         "α of the mixing ratio λ ~ Beta(α, α), drawn in each step",

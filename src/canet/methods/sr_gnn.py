@@ -22,8 +22,6 @@ NUM_MOMENTS = 5
 
 @dataclass(frozen=True)
 class SRGNNSettings(Settings):
-    """Settings of SR-GNN."""
-
     cmd_weight: float = setting(
         1.0, "λ, weight of the moment discrepancy", minimum=0, search=(0.1, 0.5, 1.0, 2.0)
     )

@@ -5,13 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from canet.methods.annealing import AnnealedPenalty, AnnealedSettings
-from canet.methods.base import Batch, Method
-from canet.methods.traits import Traits
+from canet.methods.annealing import AnnealedMethod
+from canet.methods.base import Batch
 from canet.util.colour import Colour
 
 
-class VREx(Method):
+class VREx(AnnealedMethod):
     r"""V-REx (Krueger et al., ICML '21). With the risk $R_e$ of each environment, it minimises
 
     .. math:: \frac{1}{E} \sum_e R_e + \beta \, \mathrm{Var}(R_1, \dots, R_E).
@@ -24,11 +23,6 @@ class VREx(Method):
     colour = Colour("#7f5fa8", "#b79ddb")
     summary = "mean and variance of the risks of the environments"
     paper = "Krueger et al., Out-of-Distribution Generalization via Risk Extrapolation, ICML 2021"
-    traits = Traits(needs_environments=True, trains_in_batches=True, capturable=True)
-    settings_type = AnnealedSettings
-
-    def setup(self) -> None:
-        self.annealed = AnnealedPenalty(self.settings.penalty_weight, self.settings.anneal_steps)
 
     def loss(self, batch: Batch) -> Tensor:
         losses = self.node_losses(self.predict(batch), batch.y, batch.weight)
@@ -36,5 +30,4 @@ class VREx(Method):
         is_present, factor = self.present_environments(batch.environment)
         mean = risks.mean() * factor
         variance = torch.where(is_present, risks, mean).var(correction=0) * factor
-        loss: Tensor = self.annealed(mean, variance)
-        return loss
+        return self.annealed(mean, variance)

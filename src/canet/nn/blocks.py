@@ -62,6 +62,7 @@ class Block:
 
     def select_rows(self, nodes: Tensor) -> Block:
         """Keep the given destinations $[k]$, in this order, and all sources."""
+        assert not isinstance(self.graphs, GraphSums)
         matrices = {op: matrix.select_rows(nodes) for op, matrix in self.matrices.items()}
         graphs = None if self.graphs is None else self.graphs.select_destinations(nodes)
         return replace(self, num_dst=nodes.numel(), matrices=matrices, graphs=graphs)
@@ -81,7 +82,7 @@ class Block:
             col = torch.where(col == node[row], row, col + 2 * n)
             pattern = Pattern(matrix.pattern.rowptr, col, self.num_src + 2 * n)
             matrices[operator] = SparseMatrix(pattern, matrix.value)
-        graphs = None if rows.graphs is None else rows.graphs.with_copies(2 * n)
+        graphs = rows.graphs.with_copies(2 * n) if isinstance(rows.graphs, Graphs) else None
         sizes = self.num_src + 2 * n, num_dst + 2 * n
         return Block(*sizes, matrices, graphs, self.is_weighted)
 

@@ -76,26 +76,26 @@ class CaNet(GraphModel):
         if num_environments < 1:
             raise InputError(f"num_environments is {num_environments}: it must be 1 or more")
         self.num_environments = num_environments
-        self.branches = nn.ModuleList(
+        self.branches: Sequence[Branches] = nn.ModuleList(  # type: ignore[assignment]
             get_backbone(backbone).branches(
                 self.hidden, num_environments, self.direction, propagation
             )
             for _ in range(self.num_layers)
         )
-        shared = self._branches()[0].gather_operator
+        shared = self.branches[0].gather_operator
         needs_none = estimator == "node" or (shared is not None and shared.kind == "symmetric")
         operator = None if needs_none else Operator("symmetric")
         num_estimators = 0
         if learned_environment:
             num_estimators = 1 if shared_environment else self.num_layers
-        self.estimators = nn.ModuleList(
+        self.estimators: Sequence[EnvironmentEstimator] = nn.ModuleList(  # type: ignore[assignment]
             EnvironmentEstimator(self.hidden, num_environments, estimator, tau, operator)
             for _ in range(num_estimators)
         )
 
     @property
     def operators(self) -> tuple[Operator, ...]:
-        needed = [*self._branches()[0].operators, *(e.operator for e in self._estimators())]
+        needed = [*self.branches[0].operators, *(e.operator for e in self.estimators)]
         return tuple(dict.fromkeys(operator for operator in needed if operator is not None))
 
     def forward_blocks(self, x: Features, blocks: Sequence[Block]) -> Prediction:
@@ -119,7 +119,7 @@ class CaNet(GraphModel):
 
     def graph_sums(self, layer: int, states: Tensor, number: Tensor, num_graphs: int) -> Tensor:
         z = states[:, : self.hidden]
-        return self._branches()[layer].graph_sums(z, number, num_graphs)
+        return self.branches[layer].graph_sums(z, number, num_graphs)
 
     def last_prediction(self, states: Tensor) -> Prediction:
         z = states[:, : self.hidden]
@@ -129,9 +129,9 @@ class CaNet(GraphModel):
         self, layer: int, z: Tensor, block: Block, environments: list[Environment]
     ) -> Tensor:
         """Apply one layer to z $[n_{src}, H]$, and append the environment that it infers."""
-        branches = self._branches()[layer]
+        branches = self.branches[layer]
         # A layer without an estimator uses the first layer's environment, or equal weights.
-        estimator = self._estimators()[layer : layer + 1]
+        estimator = self.estimators[layer : layer + 1]
         states = LayerInput(self.drop(z), block, branches, estimator)
         environments += [module.estimate(states) for module in estimator]
         return self.normalise(branches(states, self._mixture(environments, states.own)), layer)
@@ -141,9 +141,3 @@ class CaNet(GraphModel):
         if not environments:
             return own.new_full((own.shape[0], self.num_environments), 1 / self.num_environments)
         return environments[-1].first(own.shape[0]).sample
-
-    def _branches(self) -> Sequence[Branches]:
-        return list(self.branches)  # type: ignore[arg-type]
-
-    def _estimators(self) -> Sequence[EnvironmentEstimator]:
-        return list(self.estimators)  # type: ignore[arg-type]

@@ -29,7 +29,6 @@ class Environment(NamedTuple):
     expected_log: Tensor | None = None
 
     def first(self, num_nodes: int) -> Environment:
-        """Return the environments of the first nodes."""
         # The gradient of a slice is a copy: a slice of all nodes would waste memory.
         if num_nodes == len(self.sample):
             return self
@@ -87,7 +86,8 @@ class EnvironmentEstimator(nn.Module):
     def estimate(self, states: LayerInput) -> Environment:
         """Infer the environments of a layer's destination nodes."""
         if self.operator is not None:
-            return self.propagate(states.matrix(self.operator), states.projected(self))
+            matrix = states.block.matrices[self.operator]
+            return self.propagate(matrix, states.projected(self))
         return self(states.own if self.kind == "node" else states.gathered)
 
     def forward(self, z: Tensor | Gathered) -> Environment:

@@ -26,8 +26,7 @@ from canet.util.sparse import Csr
 if TYPE_CHECKING:
     from canet.nn.kernels.sampling import Hop
 
-ADDS_LOOPS = ("renormalised", "attention")
-"""Kinds of operators with a self-loop at every node."""
+ADDS_LOOPS = ("renormalised", "attention")  # kinds of operators with a self-loop at every node
 
 
 class Graph:
@@ -88,13 +87,18 @@ class Graph:
         if device == self.device:
             return self
         if device not in self._on:
-            other = copy(self)
-            other._neighbours = {way: one.to(device) for way, one in self._neighbours.items()}
-            other._on, other._block_on, other._scratch = {}, {}, local()
-            for name in ("block", "membership"):
-                other.__dict__.pop(name, None)
-            self._on[device] = other
+            moved = {way: one.to(device) for way, one in self._neighbours.items()}
+            self._on[device] = self._with(moved)
         return self._on[device]
+
+    def _with(self, neighbours: dict[Direction, Neighbours]) -> Graph:
+        """Return the graph with other copies of its arrays."""
+        other = copy(self)
+        other._neighbours = neighbours
+        other._on, other._block_on, other._scratch = {}, {}, local()
+        for name in ("block", "membership"):
+            other.__dict__.pop(name, None)
+        return other
 
     def drawing_on(self, device: torch.device, pin: Callable[[Tensor], Tensor]) -> Graph:
         """Return the graph for drawing neighbours on a GPU that reads their ids from pinned memory.
@@ -104,12 +108,9 @@ class Graph:
         (way, one), *others = self._neighbours.items()
         if others or one.weight is not None or not (col := pin(one.col)).is_pinned():
             return self
-        other, loops = copy(self), None if one.loops is None else one.loops.to(device)
-        other._neighbours = {
-            way: Neighbours(Csr(one.rowptr.to(device), col, None, loops), one.dtype)
-        }
-        other._on, other._block_on, other._scratch = {}, {}, local()
-        return other
+        loops = None if one.loops is None else one.loops.to(device)
+        csr = Csr(one.rowptr.to(device), col, None, loops)
+        return self._with({way: Neighbours(csr, one.dtype)})
 
     @property
     def device(self) -> torch.device:
@@ -181,7 +182,6 @@ class Graph:
 
     @cached_property
     def membership(self) -> Membership:
-        """The graph of each node."""
         return Membership.of(self._numbers())
 
     def _numbers(self) -> Tensor:

@@ -82,14 +82,6 @@ class GraphSums:
     def to(self, device: torch.device | str) -> GraphSums:
         return GraphSums(self.dst.to(device), self.size.to(device), self.sums.to(device))
 
-    def select_destinations(self, nodes: Tensor) -> GraphSums:
-        """Keep the given destinations $[k]$, in this order."""
-        return GraphSums(self.dst[nodes], self.size, self.sums)
-
-    def with_copies(self, num_copies: int) -> GraphSums:
-        """Sources in front change nothing."""
-        return self
-
 
 @dataclass(frozen=True)
 class PaddedGraphs:

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from canet.nn.blocks import Block, Direction, Operator
 from canet.nn.operations import Gathered, gather
-from canet.nn.sparse_matrix import SparseMatrix
 
 Propagation = Literal["symmetric", "sum"]
 
@@ -59,9 +58,6 @@ class LayerInput:
         """Return the states, multiplied by a module's projection: $[n_{src}, c]$."""
         return self._projected[module]
 
-    def matrix(self, operator: Operator) -> SparseMatrix:
-        return self.block.matrices[operator]
-
 
 class Branches(nn.Module):
     r"""K branches of a backbone's layer, mixed per node, with a residual connection,
@@ -82,12 +78,10 @@ class Branches(nn.Module):
         - input with z $[n_{src}, H]$, e $[n_{dst}, K]$ → $[n_{dst}, H]$
     """
 
-    operators: tuple[Operator, ...]
-    """Operators that the blocks must contain."""
+    operators: tuple[Operator, ...]  # operators that the blocks must contain
     gather_operator: Operator | None = None
     """The operator of `LayerInput.gathered`, if the branches need it; an estimator may share it."""
-    uses_mix_joined: ClassVar[bool] = False
-    """Whether `forward` calls `mix_joined`."""
+    uses_mix_joined: ClassVar[bool] = False  # whether `forward` calls `mix_joined`
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args, overload
+from typing import ClassVar, Literal, NamedTuple, Self, get_args
 
 import torch
 from torch import Tensor, nn
@@ -113,8 +113,7 @@ class GraphModel(nn.Module):
           → :class:`Prediction`
     """
 
-    reads_products: bool = False
-    """Whether the first map was applied before; see `reading_products`."""
+    reads_products: bool = False  # whether the first map was applied before; see `reading_products`
 
     def __init__(
         self,
@@ -157,25 +156,13 @@ class GraphModel(nn.Module):
         """Number of LayerNorm modules with `norm="layer"`."""
         return self.num_layers
 
-    @overload
-    def forward(self, x: Features, blocks: Sequence[Block], /) -> Prediction: ...
-
-    @overload
     def forward(
         self,
         x: Features,
-        edge_index: Tensor,
+        edge_index: Tensor | Sequence[Block],
         edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
-    ) -> Tensor: ...
-
-    def forward(
-        self,
-        x: Features,
-        edge_index: Any,
-        edge_weight: Tensor | None = None,
-        batch: Tensor | None = None,
-    ) -> Any:
+    ) -> Tensor | Prediction:
         """Return the logits $[N, C]$ of all nodes for `x` $[N, D]$ and `edge_index` $[2, E]$.
 
         With blocks instead of `edge_index`, return a :class:`Prediction`.
@@ -258,8 +245,7 @@ class PlainModel(GraphModel):
     """
 
     has_residual_links: ClassVar[bool] = True
-    operator: Operator
-    """The operator of all layers, if they have only one."""
+    operator: Operator  # the operator of all layers, if they have only one
 
     @property
     def operators(self) -> tuple[Operator, ...]:

@@ -11,8 +11,7 @@ from canet.nn.blocks import Kind
 from canet.nn.sampling import Draw
 from canet.util.sparse import Csr
 
-ENTRIES_AT_ONCE = 2**21
-"""Entries of arrays on disk that are read at once."""
+ENTRIES_AT_ONCE = 2**21  # entries of arrays on disk that are read at once
 
 
 class Neighbours:

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from canet.errors import InputError
 
-ALL = "all"
-"""The fanout that reads all neighbours."""
+ALL = "all"  # the fanout that reads all neighbours
 GOLDEN = 0x9E3779B97F4A7C15 - 2**64
 FACTORS = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
 """Constants of SplitMix64 (Steele et al., OOPSLA '14), as signed integers."""

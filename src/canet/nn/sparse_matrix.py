@@ -150,7 +150,6 @@ class SparseMatrix:
 
     @classmethod
     def from_torch(cls, matrix: Tensor) -> SparseMatrix:
-        """Build from a torch sparse CSR tensor."""
         pattern = Pattern(matrix.crow_indices(), matrix.col_indices(), matrix.shape[1])
         return cls(pattern, matrix.values())
 

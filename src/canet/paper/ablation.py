@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from canet.report.tables import Cell, Table
 from canet.store import RunConfig
 from canet.store.summary import OOD_MEAN
 from canet.util.rendering import save_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FULL, NO_REGULARISER = "full", "w/o Reg Loss"
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -35,8 +38,6 @@ CANET_COLOUR, ABLATED_COLOUR = METHODS["canet"].colour.light, "0.45"
 
 
 class Ablation(Experiment):
-    """CaNet without one of its parts."""
-
     name = "ablation"
     title = "Ablation"
     tasks = ("cora", "arxiv", "twitch")
@@ -122,7 +123,7 @@ def _has_curves(spec: TaskSpec) -> bool:
     return spec.task in ("cora", "synthetic")
 
 
-def _draw_curve(axes: Any, curves: Sequence[np.ndarray], style: Style, label: str) -> None:
+def _draw_curve(axes: Axes, curves: Sequence[np.ndarray], style: Style, label: str) -> None:
     """Draw mean and spread over the epochs; all runs have the same length."""
     if curves:
         table = np.stack(curves).T

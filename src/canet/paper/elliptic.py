@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from canet.data.benchmarks.elliptic import LEFT_OUT_STEPS
 from canet.methods import METHODS
@@ -19,12 +19,14 @@ from canet.report.tables import Table
 from canet.store.summary import OOD_MEAN
 from canet.util.rendering import save_figure
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 LEFT_OUT = tuple(f"left_out/steps {steps.start}-{steps.stop - 1}" for steps in LEFT_OUT_STEPS)
 """Groups of time steps that the paper leaves out: before and after those that it shows."""
 BACKGROUND = Style(BACKGROUND_GREY, "", width=0.9, band=0.0)
 OTHERS = "other methods"
-COLUMNS = 4
-"""Number of panels in a row."""
+COLUMNS = 4  # number of panels in a row
 
 
 class Elliptic(MethodTable):
@@ -105,7 +107,7 @@ def short_label(split: str) -> str:
 
 
 def _draw_panel(
-    axes: Any, values: dict[str, list[list[float]]], method: str, has_left_out: bool
+    axes: Axes, values: dict[str, list[list[float]]], method: str, has_left_out: bool
 ) -> None:
     """Draw one method and CaNet in colour; groups that the paper leaves out are not connected."""
     positions = list(range(len(next(iter(values.values())))))

@@ -28,8 +28,6 @@ class MethodRow(NamedTuple):
 
 
 class MethodTable(Experiment):
-    """An experiment with a row for each method and backbone."""
-
     methods = PAPER_METHODS
 
     def configs(self) -> list[RunConfig]:

@@ -59,7 +59,6 @@ class PublishedTable(MethodTable):
         return self.table(part, subtitle, heads, rows, notes).ranked()
 
     def remarks(self) -> list[str]:
-        """Further notes of a table."""
         return []
 
     def _lead(self, main: Table) -> Table:

@@ -19,8 +19,7 @@ from canet.util.console import print_table
 
 ALL = "all"
 RUNS, TABLES, FIGURES, REPORT = "runs", "tables", "figures", "report.html"
-MAX_WIDTH = 9
-"""Maximal number of columns of numbers in a printed table; files have all columns."""
+MAX_WIDTH = 9  # maximal number of columns of numbers in a printed table; files have all columns
 
 
 def reproduce(

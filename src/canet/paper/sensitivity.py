@@ -16,8 +16,7 @@ from canet.store import RunConfig
 from canet.store.summary import OOD_MEAN
 from canet.util.rendering import save_figure
 
-MAX_LINES = 3
-"""Maximal number of OOD sets in a panel."""
+MAX_LINES = 3  # maximal number of OOD sets in a panel
 
 
 class Sweep(NamedTuple):

@@ -10,19 +10,16 @@ from rich.table import Table
 
 from canet.errors import printable
 
-FILE_WIDTH = 160
-"""Characters per line if standard output is not a terminal."""
+FILE_WIDTH = 160  # characters per line if standard output is not a terminal
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table with a title."""
     screen = console()
     screen.print(printable(title), style="bold", highlight=False, soft_wrap=True)
     screen.print(make_table(columns, rows))
 
 
 def table_text(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table as text."""
     screen = console()
     with screen.capture() as captured:
         screen.print(make_table(columns, rows))

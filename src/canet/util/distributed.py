@@ -25,8 +25,7 @@ VARIABLES = (
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
 )
 """Number of this process, number of processes, and number on this machine: torchrun and srun."""
-FIRST_PORT, NUM_PORTS = 20_000, 20_000
-"""Under srun, the port follows from the number of the job."""
+FIRST_PORT, NUM_PORTS = 20_000, 20_000  # under srun, the port follows from the number of the job
 WAIT = timedelta(hours=2)
 """Time that a process waits for the others, such as for the first one to score a large graph. A
 process that ends is noticed at once."""

@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 
 BYTES_IN_MEMORY = 2**28
 """Larger temporary arrays are in a file, so that the system can move them out of memory."""
-MAX_JSON_BYTES = 2**28
-"""Largest JSON file that is read."""
-DONE = "done"
-"""Name of the file that marks a complete folder; it is written last."""
+MAX_JSON_BYTES = 2**28  # largest JSON file that is read
+DONE = "done"  # name of the file that marks a complete folder; it is written last
 TEMPORARY_SUFFIX = ".canet.tmp"
 MAX_TEMPORARY_AGE = 24 * 3600
 """Seconds after which a temporary file is assumed to belong to a process that was killed."""
@@ -181,5 +179,4 @@ def sha256(path: Path) -> str:
 
 
 def digest_of(content: bytes) -> str:
-    """Return the SHA-256 of `content` in hexadecimal."""
     return hashlib.sha256(content).hexdigest()

@@ -20,8 +20,7 @@ from canet.util.processes import Processes, worker_exit_reason
 Job = TypeVar("Job")
 Shared = TypeVar("Shared")
 T = TypeVar("T")
-Files = dict[str, bytes]
-"""Path below the folder of all jobs → content."""
+Files = dict[str, bytes]  # path below the folder of all jobs → content
 
 
 class WorkerDied(CanetError):

@@ -101,7 +101,6 @@ def _read_shared(path: Path) -> Any:
 
 
 def _initialise_worker(parent: int, threads: int | None) -> None:
-    """Initialise a worker process."""
     end_with_parent(parent)
     if threads is not None:
         import torch

@@ -20,10 +20,8 @@ except ModuleNotFoundError as error:
 from ray.exceptions import RayError, RayTaskError
 
 T = TypeVar("T")
-MAX_RETRIES = 3
-"""How often Ray repeats a task whose machine or process died."""
-CONNECT_TIMEOUT = 5.0
-"""Seconds."""
+MAX_RETRIES = 3  # how often Ray repeats a task whose machine or process died
+CONNECT_TIMEOUT = 5.0  # seconds
 
 
 class Cluster:
@@ -57,7 +55,7 @@ class Cluster:
         """Send a value to the cluster; return a function that gets it once per worker."""
         return partial(_get_shared, ray.put(value))
 
-    def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
+    def submit(self, function: Callable[..., T], *arguments: object) -> Future[T]:
         answer: Future[T] = Future()
         reference = self._task.remote(function, arguments)
         reference.future().add_done_callback(lambda done: _forward_result(done, answer))
@@ -115,7 +113,7 @@ def _call(function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
 
 
 @lru_cache(maxsize=1)
-def _get_shared(reference: Any) -> Any:
+def _get_shared(reference: ray.ObjectRef) -> Any:
     return ray.get(reference)
 
 

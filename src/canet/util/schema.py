@@ -13,8 +13,7 @@ from canet.errors import MAX_NAME_LENGTH, ChecksumError, VersionError
 from canet.util.files import digest_of
 
 T = TypeVar("T")
-CHECKSUM = "sha256"
-"""Entry of a JSON object: the SHA-256 of the other entries."""
+CHECKSUM = "sha256"  # entry of a JSON object: the SHA-256 of the other entries
 
 
 def parse(kind: type[T], content: object, path: Path) -> T:
@@ -33,7 +32,7 @@ def parse(kind: type[T], content: object, path: Path) -> T:
 
 
 @cache
-def _adapter(kind: Any) -> Any:
+def _adapter(kind: type) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)

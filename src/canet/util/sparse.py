@@ -13,8 +13,7 @@ from torch import Tensor
 from canet.util.files import scratch_array
 
 EDGES_AT_ONCE = 2**22
-Matrix: TypeAlias = Any
-"""A numpy array, or a scipy CSR matrix."""
+Matrix: TypeAlias = Any  # a numpy array, or a scipy CSR matrix
 
 
 class Csr(NamedTuple):
@@ -71,7 +70,6 @@ class Csr(NamedTuple):
         return Csr(bounds, col, weight[0] if weight else None, self.loops)
 
     def to(self, device: torch.device | str) -> Csr:
-        """Return the edges on a device."""
         return Csr(*(part if part is None else part.to(device) for part in self))  # type: ignore[arg-type]
 
 

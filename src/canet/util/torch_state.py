@@ -9,8 +9,7 @@ from contextlib import contextmanager, nullcontext
 import torch
 
 _STATE_LOCK = threading.RLock()
-_limit: int | None = None
-"""The number of threads in the block of `limited_threads` that is running."""
+_limit: int | None = None  # the number of threads in the block of `limited_threads` that is running
 
 
 @contextmanager

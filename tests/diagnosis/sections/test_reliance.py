@@ -9,16 +9,23 @@ import torch
 from torch_geometric.data import Data
 
 from canet.diagnosis.graph import read_graph
-from canet.diagnosis.sections.reliance import Effect, Reliance, num_passes, reliance
+from canet.diagnosis.sections.reliance import Effect, Reliance, compute, num_passes
 from canet.scoring.intervals import Estimate
-from tests.support.planted import Rule, neighbours_sign, planted, random_graph, sign_of
+from tests.support.planted import (
+    Rule,
+    make_context,
+    neighbours_sign,
+    planted,
+    random_graph,
+    sign_of,
+)
 
 BLOCKS = {"first": np.array([0, 1]), "third": np.array([3]), "rest": np.array([2, 4, 5])}
 
 
 def relied_on(rule: Rule, data: Data, repeats: int = 4, **known: Any) -> Reliance:
     model = planted(rule, data, **known)
-    return reliance(read_graph(model, data), BLOCKS, model.random_state, repeats)
+    return compute(make_context(model, data, blocks=BLOCKS, repeats=repeats))
 
 
 def test_only_the_used_block_changes_predictions() -> None:
@@ -65,7 +72,9 @@ def test_only_validation_nodes_of_the_training_graph_count(metric: str) -> None:
     model.reference_ = replace(model.reference_, valid_nodes=torch.arange(30, 60))
 
     def found() -> Reliance:
-        return reliance(read_graph(model, data, trained_on=True), BLOCKS, repeats=2)
+        context = make_context(model, blocks=BLOCKS, repeats=2)
+        graph = read_graph(model, data, trained_on=True)
+        return compute(replace(context, graphs={"training": graph}))
 
     right = found()
     assert (right.nodes, right.score and right.score.value) == (30, 1)
@@ -100,5 +109,5 @@ def test_the_number_of_passes_is_known() -> None:
     data = random_graph(n=60)
     passes: list[str] = []
     model = planted(sign_of(3), data)
-    reliance(read_graph(model, data), BLOCKS, 0, 2, passes.append)
+    compute(make_context(model, data, blocks=BLOCKS, repeats=2, on_pass=passes.append))
     assert len(passes) == num_passes(len(BLOCKS), 2)

@@ -31,15 +31,11 @@ class Airports(TransferDataset):
     files = published_files("airports/")
     statistics = Statistics(nodes=1720, edges=41190, classes=4, features=6)
 
-    def read(self, raw: RawFiles, protocol: str) -> dict[str, Data]:
-        return {region: _read_region(raw, region) for region in REGIONS}
-
-
-def _read_region(raw: RawFiles, region: str) -> Data:
-    """Read the network of a region; airports are sorted by their ids in the files."""
-    labels = np.loadtxt(raw.paths[f"airports/labels-{region}-airports.txt"], np.int64, skiprows=1)
-    ids, y = labels[labels[:, 0].argsort()].T
-    flights = np.loadtxt(raw.paths[f"airports/{region}-airports.edgelist"], np.int64)
-    edges, _ = remove_self_loops(torch.from_numpy(np.searchsorted(ids, flights).T))
-    edge_index = to_undirected(edges, num_nodes=len(ids))
-    return Data(role_ranks(edge_index, len(ids)), edge_index, y=torch.from_numpy(y.copy()))
+    def read_graph(self, raw: RawFiles, name: str) -> Data:
+        """Read the network of a region; airports are sorted by their ids in the files."""
+        labels = np.loadtxt(raw.paths[f"airports/labels-{name}-airports.txt"], np.int64, skiprows=1)
+        ids, y = labels[labels[:, 0].argsort()].T
+        flights = np.loadtxt(raw.paths[f"airports/{name}-airports.edgelist"], np.int64)
+        edges, _ = remove_self_loops(torch.from_numpy(np.searchsorted(ids, flights).T))
+        edge_index = to_undirected(edges, num_nodes=len(ids))
+        return Data(role_ranks(edge_index, len(ids)), edge_index, y=torch.from_numpy(y.copy()))

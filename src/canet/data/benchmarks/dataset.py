@@ -18,14 +18,10 @@ if TYPE_CHECKING:
 
 PUBLISHED = Path(__file__).with_name("published.txt")
 PUBLISHED_SETTINGS = PUBLISHED.with_name("published_settings.json")
-USER_GRAPH = "user-graph"
-"""Name of the task of a user graph, which is not in the catalogue."""
-STORE_PROTOCOL = "store"
-"""Protocol of the task of a graph store: the splits are those of the store."""
-PROTOCOLS = ("paper", "disjoint")
-"""Protocols of tasks with spurious features."""
-GENERATORS = ("shared", "redrawn", "resampled")
-"""Generators of spurious columns."""
+USER_GRAPH = "user-graph"  # name of the task of a user graph, which is not in the catalogue
+STORE_PROTOCOL = "store"  # protocol of the task of a graph store: the splits are those of the store
+PROTOCOLS = ("paper", "disjoint")  # protocols of tasks with spurious features
+GENERATORS = ("shared", "redrawn", "resampled")  # generators of spurious columns
 WITHOUT_SPURIOUS = "without spurious columns"
 """Features of the control that never sees the spurious columns."""
 CENTRED_PER_GRAPH = "centred"

@@ -16,10 +16,8 @@ from canet.errors import CanetError
 from canet.util.files import cache_dir, sha256
 from canet.util.locks import exclusive_lock
 
-TIMEOUT = 60.0
-"""Seconds without data from the server."""
-CHUNK = 1 << 18
-"""Bytes."""
+TIMEOUT = 60.0  # seconds without data from the server
+CHUNK = 1 << 18  # bytes
 
 
 def download(files: Sequence[RawFile]) -> None:

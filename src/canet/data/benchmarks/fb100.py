@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 from scipy.io import loadmat
-from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 from torch_geometric.utils import from_scipy_sparse_matrix
@@ -43,23 +42,15 @@ class Facebook100(TransferDataset):
     files = published_files("fb100/")
     statistics = Statistics(nodes=27037, edges=2174258, classes=2, features=23)
 
-    def read(self, raw: RawFiles, protocol: str) -> dict[str, Data]:
-        paths = {school: raw.paths[f"fb100/{name}.mat"] for school, name in SCHOOLS.items()}
-        return {school: _graph(loadmat(path)) for school, path in paths.items()}
-
-
-def _graph(content: dict[str, np.ndarray]) -> Data:
-    """Build the graph of a school from its adjacency `A` $[n, n]$ and `local_info` $[n, 7]$."""
-    status, gender, *others = torch.from_numpy(content["local_info"].astype(np.int64)).T
-    major, minor, dorm, year, high_school = others
-    unknown = torch.stack([major, minor, dorm, high_school], dim=1) == 0
-    edge_index, _ = from_scipy_sparse_matrix(content["A"])
-    x = [F.one_hot(status, NUM_STATUSES), _years(year), unknown]
-    ranks = degree_ranks(edge_index, len(status))
-    return Data(torch.cat([*x, ranks], dim=1), edge_index, y=gender - 1)
-
-
-def _years(year: Tensor) -> Tensor:
-    """Encode years one-hot $[n, 9]$: unknown, earlier, each of `YEARS`, later."""
-    last = torch.tensor([0, YEARS.start - 1, *YEARS])
-    return F.one_hot(torch.bucketize(year, last), len(last) + 1)
+    def read_graph(self, raw: RawFiles, name: str) -> Data:
+        """Build the graph of a school from its adjacency `A` $[n, n]$ and `local_info` $[n, 7]$."""
+        content = loadmat(raw.paths[f"fb100/{SCHOOLS[name]}.mat"])
+        status, gender, *others = torch.from_numpy(content["local_info"].astype(np.int64)).T
+        major, minor, dorm, year, high_school = others
+        unknown = torch.stack([major, minor, dorm, high_school], dim=1) == 0
+        edge_index, _ = from_scipy_sparse_matrix(content["A"])
+        ends = torch.tensor([0, YEARS.start - 1, *YEARS])  # unknown, earlier, each year; then later
+        years = F.one_hot(torch.bucketize(year, ends), len(ends) + 1)
+        ranks = degree_ranks(edge_index, len(status))
+        x = torch.cat([F.one_hot(status, NUM_STATUSES), years, unknown, ranks], dim=1)
+        return Data(x, edge_index, y=gender - 1)

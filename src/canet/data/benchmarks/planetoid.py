@@ -120,7 +120,7 @@ class _Unpickler(pickle.Unpickler):
         return ALLOWED[module, name]
 
 
-def _arrange(known: Any, test: Any, test_index: np.ndarray) -> sp.csr_array:
+def _arrange(known: sp.csr_matrix, test: sp.csr_matrix, test_index: np.ndarray) -> sp.csr_array:
     """Return the rows of all nodes: first `known`, then row i of `test` for node `test_index[i]`.
 
     Fifteen test nodes of Citeseer are in no file: their features and labels are zero.

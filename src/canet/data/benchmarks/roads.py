@@ -35,22 +35,21 @@ class Roads(TransferDataset):
     statistics = Statistics(nodes=10541, edges=26493, classes=2, features=8)
 
     def read(self, raw: RawFiles, protocol: str) -> dict[str, Data]:
-        graphs = {city: _read_city(raw.paths[f"roads/{city}.npz"]) for city in CITIES}
+        graphs = super().read(raw, protocol)
         known = graphs[protocol].x
         for graph in graphs.values():
             graph.x = (graph.x - known.mean(dim=0)) / known.std(dim=0)
         return graphs
 
-
-def _read_city(path: Path) -> Data:
-    """Read the graph of a city; columns that only some cities have are left out."""
-    with np.load(path, allow_pickle=False) as arrays:
-        streets, y = arrays["x"][:, :1], arrays["occur_labels"]
-        source, target = arrays["edge_index"].T
-        roads = [arrays["edge_attr"][:, :1], arrays["edge_attr_dir"], arrays["edge_attr_ang"]]
-    incoming = np.bincount(target, minlength=len(y))[:, None]
-    total = np.zeros((len(y), 6))
-    np.add.at(total, target, np.concatenate(roads, axis=1))
-    x = np.concatenate([streets, incoming, total / np.maximum(incoming, 1)], axis=1)
-    edge_index, _ = remove_self_loops(torch.from_numpy(np.stack([source, target])))
-    return Data(torch.from_numpy(x).float(), edge_index, y=torch.from_numpy(y))
+    def read_graph(self, raw: RawFiles, name: str) -> Data:
+        """Read the graph of a city; columns that only some cities have are left out."""
+        with np.load(raw.paths[f"roads/{name}.npz"], allow_pickle=False) as arrays:
+            streets, y = arrays["x"][:, :1], arrays["occur_labels"]
+            source, target = arrays["edge_index"].T
+            roads = [arrays["edge_attr"][:, :1], arrays["edge_attr_dir"], arrays["edge_attr_ang"]]
+        incoming = np.bincount(target, minlength=len(y))[:, None]
+        total = np.zeros((len(y), 6))
+        np.add.at(total, target, np.concatenate(roads, axis=1))
+        x = np.concatenate([streets, incoming, total / np.maximum(incoming, 1)], axis=1)
+        edge_index, _ = remove_self_loops(torch.from_numpy(np.stack([source, target])))
+        return Data(torch.from_numpy(x).float(), edge_index, y=torch.from_numpy(y))

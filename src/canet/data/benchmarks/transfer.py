@@ -19,10 +19,11 @@ class TransferDataset(Dataset):
     """Base class of data sets with one graph per region, school or year, which a subclass reads."""
 
     def read(self, raw: RawFiles, protocol: str) -> dict[str, Data]:
-        """Return the graphs by name, each with `x` $[n, D]$, `edge_index` $[2, E]$ and `y` $[n]$.
+        """Return the graphs by name. The protocol is the name of the training graph."""
+        return {name: self.read_graph(raw, name) for name in self.protocols}
 
-        The protocol is the name of the training graph.
-        """
+    def read_graph(self, raw: RawFiles, name: str) -> Data:
+        """Return a graph with `x` $[n, D]$, `edge_index` $[2, E]$ and `y` $[n]$."""
         raise NotImplementedError
 
     def load(self, request: Request) -> ShiftTask:

@@ -39,16 +39,12 @@ class WebKB(TransferDataset):
     files = published_files("webkb/")
     statistics = Statistics(nodes=617, edges=2012, classes=5, features=1703)
 
-    def read(self, raw: RawFiles, protocol: str) -> dict[str, Data]:
-        return {university: _read_university(raw, university) for university in UNIVERSITIES}
-
-
-def _read_university(raw: RawFiles, university: str) -> Data:
-    """Read the graph of a university; rows of the file are in the order of page ids from 0."""
-    text = raw.paths[f"webkb/{university}/{PAGES}"].read_text(encoding="utf-8")
-    rows = [line.split("\t") for line in text.splitlines()[1:]]
-    x = np.array([words.split(",") for _, words, _ in rows], dtype=np.float32)
-    y = np.argsort(CLASS_IDS[university])[[int(label) for *_, label in rows]]
-    links = np.loadtxt(raw.paths[f"webkb/{university}/{EDGES}"], np.int64, skiprows=1)
-    edges, _ = remove_self_loops(torch.from_numpy(links.T))
-    return Data(torch.from_numpy(x), to_undirected(edges), y=torch.from_numpy(y))
+    def read_graph(self, raw: RawFiles, name: str) -> Data:
+        """Read the graph of a university; rows of the file are in the order of page ids from 0."""
+        text = raw.paths[f"webkb/{name}/{PAGES}"].read_text(encoding="utf-8")
+        rows = [line.split("\t") for line in text.splitlines()[1:]]
+        x = np.array([words.split(",") for _, words, _ in rows], dtype=np.float32)
+        y = np.argsort(CLASS_IDS[name])[[int(label) for *_, label in rows]]
+        links = np.loadtxt(raw.paths[f"webkb/{name}/{EDGES}"], np.int64, skiprows=1)
+        edges, _ = remove_self_loops(torch.from_numpy(links.T))
+        return Data(torch.from_numpy(x), to_undirected(edges), y=torch.from_numpy(y))

@@ -42,7 +42,6 @@ class Concept:
 
     @property
     def weaker(self) -> list[Relation]:
-        """The relations that have clearly become weaker."""
         return [relation for relation in self.relations if relation.is_weaker]
 
 

@@ -159,7 +159,8 @@ def novelty(context: Context) -> Novelty | None:
         return None
     valid_scores = reference.novelty_score(reference.valid_embedding).numpy()
     scores = reference.novelty_score(torch.from_numpy(graph.embedding)).numpy()
-    correct, scored, scores = graph.is_correct, scores[graph.scored], scores[graph.rows]
+    correct = (graph.prediction == graph.y)[graph.scored]
+    scored, scores = scores[graph.scored], scores[graph.rows]
     has_both = bool(correct.any() and not correct.all())
     return Novelty(
         auroc=auroc(valid_scores, scores),

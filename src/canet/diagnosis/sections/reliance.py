@@ -8,7 +8,6 @@ from typing import Literal
 
 import numpy as np
 
-from canet.diagnosis.blocks import Blocks
 from canet.diagnosis.context import TRAINING, Context
 from canet.diagnosis.graph import DiagnosedGraph
 from canet.diagnosis.perturb import draw_donors, rewire
@@ -17,7 +16,6 @@ from canet.scoring.intervals import Estimate, normal, wilson
 ALL = "all features"
 EDGES = "edges"
 CLEAR_LOSS, CLEAR_CHANGE = 0.01, 0.05  # smallest reliance that is called one
-OnPass = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -58,20 +56,9 @@ class Reliance:
 
 
 def compute(context: Context) -> Reliance:
-    """Compute the reliance on validation nodes or, without the training graph, on new nodes."""
-    how = context.blocks, context.seed, context.repeats, context.on_pass
-    return reliance(context.main, *how, "training" if TRAINING in context.graphs else "new")
-
-
-def reliance(
-    graph: DiagnosedGraph,
-    blocks: Blocks,
-    seed: int = 0,
-    repeats: int = 5,
-    on_pass: OnPass = lambda _: None,
-    name: Literal["training", "new"] = "new",
-) -> Reliance:
     """How much the predictions on a graph depend on feature blocks and on edges.
+
+    They are those for validation nodes or, without the training graph, for new nodes.
 
     *Blocks*: in every node, all columns of a block get the values of one other node, the donor.
     This keeps the relations within the block, and removes those to the label, to other blocks and
@@ -86,8 +73,9 @@ def reliance(
     variance $s_R^2/R + s_N^2/N$, from the means per draw and per node, which is conservative. They
     ignore that the nodes of a graph depend on each other.
     """
+    graph, seed, repeats, on_pass = context.main, context.seed, context.repeats, context.on_pass
     has_environments = graph.environment is not None and np.unique(graph.environment).size > 1
-    replaced = blocks | {ALL: np.arange(graph.x.shape[1])}
+    replaced = context.blocks | {ALL: np.arange(graph.x.shape[1])}
     *features, all_features = (
         replace_columns(graph, block, chosen, seed, repeats, on_pass)
         for block, chosen in replaced.items()
@@ -99,7 +87,7 @@ def reliance(
         edges = rewire(graph.edge_index, graph.graph, random, graph.undirected, weight)
         outcomes.append(graph.predict_edges(*edges))
     return Reliance(
-        graph=name,
+        graph="training" if TRAINING in context.graphs else "new",
         nodes=graph.rows.size if graph.score is None else int(graph.scored.sum()),
         score=graph.score,
         donors="nodes of other environments" if has_environments else "other nodes",
@@ -116,7 +104,7 @@ def replace_columns(
     columns: np.ndarray,
     seed: int = 0,
     repeats: int = 5,
-    on_pass: OnPass = lambda _: None,
+    on_pass: Callable[[str], None] = lambda _: None,
 ) -> Effect:
     """The effect of giving these columns of every node the values of another node."""
     random, outcomes = np.random.default_rng(seed), []
@@ -128,7 +116,7 @@ def replace_columns(
 
 
 def num_passes(num_blocks: int, repeats: int) -> int:
-    """Number of predictions of the whole graph in `reliance`."""
+    """Number of predictions of the whole graph in `compute`."""
     return (num_blocks + 2) * repeats
 
 

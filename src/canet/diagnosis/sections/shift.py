@@ -87,12 +87,10 @@ class Shift:
 
     @property
     def shifted_parts(self) -> list[Part]:
-        """The parts with a clear shift."""
         return [part for part in self.parts if part.has_shifted]
 
     @property
     def shifted_columns(self) -> list[ColumnShift]:
-        """The columns with a clear shift."""
         return [column for column in self.columns if column.has_shifted]
 
     @property
@@ -163,7 +161,8 @@ def compute(context: Context) -> Shift | None:
     columns = column_shifts(before.x, after.x, context.column_names)
     if context.encoding is not None:
         columns = in_table_units(columns, context.encoding)
-    nodes = _node_numbers(before.ids, after.ids, before.x, after.x)
+    share_ids = np.intersect1d(before.ids, after.ids).size > 0
+    nodes = np.append(before.ids, after.ids) if share_ids else match_nodes(before.x, after.x)
     parts = list(_parts(before, after, nodes, context.seed))
     tested = [part for part in parts if not math.isnan(part.p_value)]
     corrected = false_discovery_control([part.p_value for part in tested])
@@ -189,15 +188,6 @@ def _values(x: Matrix, number: int) -> np.ndarray:
     """One column $[n]$ of a dense or sparse matrix $[n, D]$."""
     column = x[:, [number]]
     return np.asarray(column.toarray() if sp.issparse(column) else column, dtype=float).ravel()
-
-
-def _node_numbers(
-    first_ids: np.ndarray, second_ids: np.ndarray, first: Matrix, second: Matrix
-) -> np.ndarray:
-    """Node numbers $[n + m]$ of all rows: the ids if the samples share ids, else `match_nodes`."""
-    if np.intersect1d(first_ids, second_ids).size:
-        return np.concatenate([first_ids, second_ids])
-    return match_nodes(first, second)
 
 
 def _parts(before: Sample, after: Sample, nodes: np.ndarray, seed: int) -> Iterator[Part]:

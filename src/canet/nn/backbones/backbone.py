@@ -65,13 +65,13 @@ class ResidualModel(PlainModel):
         self, branches: type[Branches], num_features: int, num_classes: int, **options: Any
     ) -> None:
         super().__init__(num_features, num_classes, **options)
-        self.layers = nn.ModuleList(
+        self.layers: Sequence[Branches] = nn.ModuleList(  # type: ignore[assignment]
             branches(self.hidden, 1, self.direction) for _ in range(self.num_layers)
         )
 
     @property
     def operators(self) -> tuple[Operator, ...]:
-        return self._layers()[0].operators
+        return self.layers[0].operators
 
     def enter(self, z: Tensor) -> Tensor:
         return F.relu(z + self.phi_in.bias)
@@ -79,10 +79,10 @@ class ResidualModel(PlainModel):
     def next_states(
         self, layer: int, states: Tensor, block: Block, mix: Exchange = lambda z: z
     ) -> Tensor:
-        return self.normalise(self._layers()[layer].plain(mix(self.drop(states)), block), layer)
+        return self.normalise(self.layers[layer].plain(mix(self.drop(states)), block), layer)
 
     def graph_sums(self, layer: int, states: Tensor, number: Tensor, num_graphs: int) -> Tensor:
-        return self._layers()[layer].graph_sums(states, number, num_graphs)
+        return self.layers[layer].graph_sums(states, number, num_graphs)
 
     def last_prediction(self, states: Tensor, mix: Exchange = lambda z: z) -> Prediction:
         z = mix(states)
@@ -94,6 +94,3 @@ class ResidualModel(PlainModel):
         matrix = block.matrices[self.operators[0]]
         total = multiply(matrix, z) + z[: block.num_dst]
         return total / (multiply(matrix, z.new_ones(len(z), 1)) + 1)
-
-    def _layers(self) -> Sequence[Branches]:
-        return list(self.layers)  # type: ignore[arg-type]

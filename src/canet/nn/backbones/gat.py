@@ -51,7 +51,7 @@ class AttentionBranches(Branches):
     def forward(self, states: LayerInput, e: Tensor) -> Tensor:
         score_dst, score_src = states.projected(self).chunk(2, dim=1)
         score_dst = score_dst[: e.shape[0]]
-        matrix = states.matrix(self.operator)
+        matrix = states.block.matrices[self.operator]
         log_weight = matrix.log_value if states.block.is_weighted else None
         scores = score_dst, score_src
         return mix_attention(

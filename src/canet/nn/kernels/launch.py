@@ -11,18 +11,19 @@ from typing import Any
 import torch
 import triton
 from torch import Tensor
+from triton import JITFunction
 
 _jobs: dict[Any, Future[Any]] | None = None
 _pool = ThreadPoolExecutor()
 
 
-def launch(kernel: Any, grid: tuple[int, ...]) -> Callable[..., Any]:
+def launch(kernel: JITFunction, grid: tuple[int, ...]) -> Callable[..., Any]:
     """Return `kernel[grid]`, to be called with the kernel's arguments."""
     if _jobs is None:
         return partial(_run, kernel[grid])
     device, jobs = torch.cuda.current_device(), _jobs
 
-    def compile_once(*args: Any, **options: Any) -> None:
+    def compile_once(*args: object, **options: object) -> None:
         kinds = tuple((a.dtype, a.shape) if isinstance(a, Tensor) else a for a in args)
         key = kernel, kinds, tuple(options.items())
         if key not in jobs:
@@ -32,7 +33,7 @@ def launch(kernel: Any, grid: tuple[int, ...]) -> Callable[..., Any]:
     return compile_once
 
 
-def _run(kernel: Callable[..., Any], *args: Any, **options: Any) -> None:
+def _run(kernel: Callable[..., Any], *args: object, **options: object) -> None:
     """Run a kernel on the GPU of its arguments; Triton would use the current one."""
     index = next((a.get_device() for a in args if isinstance(a, Tensor) and a.is_cuda), None)
     if index is None or index == torch.cuda.current_device():
@@ -71,7 +72,13 @@ def compiled_ahead() -> Iterator[None]:
         job.result()
 
 
-def _build(kernel: Any, grid: tuple[int, ...], device: int, args: Any, options: Any) -> None:
+def _build(
+    kernel: JITFunction,
+    grid: tuple[int, ...],
+    device: int,
+    args: tuple[object, ...],
+    options: dict[str, object],
+) -> None:
     """Compile a kernel and load it on the device."""
     torch.cuda.set_device(device)
     kernel.warmup(*args, grid=grid, **options)[grid]

@@ -19,6 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from canet.nn.kernels.launch import launch
 from canet.nn.kernels.shared import MULTIPROCESSORS, exact_products, sum_parts, tile_side
+from canet.nn.operations.context import Context
 
 BLOCK_M = 64  # nodes of a tile; the smallest number at which tensor cores reach full speed
 NARROW = 64  # width up to which a multiprocessor has enough memory to prefetch the next tiles
@@ -33,7 +34,7 @@ class FusedMixture(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
+    def forward(ctx: Context, x: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
         x, weight, e, z = x.contiguous(), weight.contiguous(), e.contiguous(), z.contiguous()
         branches, numel = weight.shape[0], weight[0].numel()
         halves = weight.new_empty(2, *weight.shape, dtype=torch.float16)
@@ -51,7 +52,7 @@ class FusedMixture(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         x, halves, unscale, e, z, out = ctx.saved_tensors
         weight = halves[0]
         choices, branches = _choices(x, weight), e.shape[1]
@@ -74,7 +75,7 @@ class FusedMixture(torch.autograd.Function):
         return grad_x, sum_parts(part), grad_e, grad_z
 
 
-def _room_for_shared(x: Tensor, z: Tensor, SHARED: bool, **_: Any) -> tuple[Tensor, ...]:
+def _room_for_shared(x: Tensor, z: Tensor, SHARED: bool, **_: object) -> tuple[Tensor, ...]:
     """Allocate the fp16 parts of x and z, if all branches share them, and the inverse scales."""
     nodes = x.shape[0] if SHARED else 0
     x, z = x[:nodes], z[:nodes]
@@ -149,7 +150,6 @@ def _product(a_high, a_low, b_high, b_low, EXACT: tl.constexpr):
 
 @triton.jit
 def _split_weights(weight, halves, unscale, branches, numel, BLOCK: tl.constexpr):
-    """Split the weight of each branch."""
     k, at = tl.program_id(0), tl.arange(0, BLOCK)
     inside = at < numel
     high, low, undo = _split_all(tl.load(weight + k * numel + at, mask=inside, other=0.0))

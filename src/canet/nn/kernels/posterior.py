@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from canet.nn.kernels.launch import launch
 from canet.nn.kernels.shared import MULTIPROCESSORS, exact_products, sum_parts, tile_side
+from canet.nn.operations.context import Context
 
 FEW_NODES = 2**13  # up to here tiles are small, so that all multiprocessors have work
 
@@ -33,7 +34,7 @@ class FusedPosterior(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
+        ctx: Context,
         x: Tensor,
         own: Tensor | None,
         weight: Tensor,
@@ -58,7 +59,7 @@ class FusedPosterior(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Any, *grads: Tensor | None
+        ctx: Context, *grads: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None, None, None]:
         x, own, weight, log_posterior, sample = ctx.saved_tensors
         grad_x = torch.empty_like(x)

@@ -19,8 +19,7 @@ from canet.nn.kernels.launch import launch
 
 BLOCK = 256
 GOLDEN, FIRST, SECOND = (tl.constexpr(number) for number in (sampling.GOLDEN, *sampling.FACTORS))
-UNSEEN = -1
-"""Position of a node that is in no hop."""
+UNSEEN = -1  # position of a node that is in no hop
 
 
 class Hop(NamedTuple):

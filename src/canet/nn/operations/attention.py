@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from canet.nn.operations.context import Context
 from canet.nn.operations.fused import can_fuse_attention
 from canet.nn.operations.mixtures import mix_each
 from canet.nn.operations.products import add_transposed_product, multiply, product, sampled_product
@@ -70,10 +69,7 @@ def fused_attend(
     """
     from canet.nn.kernels.attention import FusedAttention
 
-    both: tuple[Tensor, Tensor] = FusedAttention.apply(
-        z, score_dst, score_src, neighbourhood, slope
-    )
-    return both
+    return FusedAttention.apply(z, score_dst, score_src, neighbourhood, slope)
 
 
 def attention_weights(
@@ -90,8 +86,7 @@ def attention_weights(
     Shapes:
         - scores $[n_{dst}, k]$ and $[n_{src}, k]$, log_weight $[nnz]$ → $[nnz, k]$
     """
-    weights: Tensor = _AttentionWeights.apply(score_dst, score_src, pattern, slope, log_weight)
-    return weights
+    return _AttentionWeights.apply(score_dst, score_src, pattern, slope, log_weight)
 
 
 class _AttentionWeights(torch.autograd.Function):
@@ -99,7 +94,7 @@ class _AttentionWeights(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
+        ctx: Context,
         score_dst: Tensor,
         score_src: Tensor,
         pattern: Pattern,
@@ -113,7 +108,7 @@ class _AttentionWeights(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         weights, positive = ctx.saved_tensors
         return *_unweigh(ctx.pattern, weights, positive, grad, ctx.slope), None, None, None
 
@@ -128,7 +123,7 @@ class _MixedAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
+        ctx: Context,
         z: Tensor,
         score_dst: Tensor,
         score_src: Tensor,
@@ -156,10 +151,10 @@ class _MixedAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Any, grad: Tensor
+        ctx: Context, grad: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, None, None, None, None]:
         z, weight, e, *saved = ctx.saved_tensors
-        pattern: Pattern = ctx.pattern
+        pattern = ctx.pattern
         grad_z, grad_weight, grad_e = torch.empty_like(z), torch.empty_like(weight), []
         grad_z[: grad.shape[0]], grad_z[grad.shape[0] :] = grad, 0
         grad_dst, grad_src = [], []

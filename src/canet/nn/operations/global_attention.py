@@ -7,8 +7,7 @@ from torch import Tensor
 
 from canet.nn.graphs import Graphs, GraphSums
 
-ROWS_AT_ONCE = 1024
-"""Nodes whose products with the sums of different graphs are computed at once."""
+ROWS_AT_ONCE = 1024  # nodes whose products with the sums of different graphs are computed at once
 
 
 def attend_globally(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from canet.nn.operations.context import Context
 from canet.nn.operations.fused import can_fuse_mixture
 from canet.nn.operations.products import Gathered
 
@@ -58,15 +57,13 @@ def mix_branches(inputs: Tensor, weight: Tensor, e: Tensor) -> Tensor:
     if inputs.dim() == 3:
         return (inputs * e.unsqueeze(-1)).flatten(1) @ weight.flatten(0, 1)
     outputs = inputs @ weight.permute(1, 0, 2).reshape(width, -1)
-    mixed: Tensor = _Mixed.apply(outputs.view(-1, branches, out), e)
-    return mixed
+    return _Mixed.apply(outputs.view(-1, branches, out), e)
 
 
 def _fused_mix(x: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
     from canet.nn.kernels.mixture import FusedMixture
 
-    out: Tensor = FusedMixture.apply(x, weight, e, z)
-    return out
+    return FusedMixture.apply(x, weight, e, z)
 
 
 class _Mixed(torch.autograd.Function):
@@ -76,7 +73,7 @@ class _Mixed(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, outputs: Tensor, e: Tensor) -> Tensor:
+    def forward(ctx: Context, outputs: Tensor, e: Tensor) -> Tensor:
         ctx.save_for_backward(outputs if ctx.needs_input_grad[1] else None, e)
         mixed = outputs[:, 0] * e[:, :1]
         for k in range(1, e.shape[1]):
@@ -85,7 +82,7 @@ class _Mixed(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor | None]:
         outputs, e = ctx.saved_tensors
         grad_e = None if outputs is None else torch.bmm(outputs, grad.unsqueeze(-1)).squeeze(-1)
         return grad.unsqueeze(1) * e.unsqueeze(-1), grad_e

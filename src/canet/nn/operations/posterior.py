@@ -24,8 +24,7 @@ def infer(
     if can_fuse_posterior(first, weight):
         from canet.nn.kernels.posterior import FusedPosterior
 
-        fused: Inference = FusedPosterior.apply(first, own, weight, bias, draws, tau)
-        return fused
+        return FusedPosterior.apply(first, own, weight, bias, draws, tau)
     joined = inputs.joined if isinstance(inputs, Gathered) else inputs
     return sample(F.linear(joined, weight, bias), draws, tau)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +11,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from canet.nn.operations import fused
+from canet.nn.operations.context import Context
 from canet.nn.sparse_matrix import Pattern, SparseMatrix
 
 HAS_MKL = torch.backends.mkl.is_available()
@@ -37,8 +37,7 @@ def multiply(matrix: SparseMatrix, dense: Tensor) -> Tensor:
 
     Differentiable in B and in the values of A.
     """
-    product: Tensor = _Product.apply(matrix.value, dense, matrix)
-    return product
+    return _Product.apply(matrix.value, dense, matrix)
 
 
 def gather(matrix: SparseMatrix, z: Tensor, join: bool = False) -> Gathered:
@@ -57,16 +56,15 @@ class _Product(torch.autograd.Function):
     """$C = A B$ for sparse A: $dB = A^T dC$, and $dA = dC B^T$ only at the entries of A."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, dense: Tensor, matrix: SparseMatrix) -> Tensor:
+    def forward(ctx: Context, value: Tensor, dense: Tensor, matrix: SparseMatrix) -> Tensor:
         ctx.matrix = matrix
         ctx.save_for_backward(dense if ctx.needs_input_grad[0] else None)
         return product(matrix, dense)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        matrix: SparseMatrix = ctx.matrix
-        (dense,) = ctx.saved_tensors
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        matrix, (dense,) = ctx.matrix, ctx.saved_tensors
         grad_value = grad_dense = None
         grad = grad.contiguous()
         if ctx.needs_input_grad[0]:
@@ -80,13 +78,13 @@ class _Gather(torch.autograd.Function):
     """Adds the gradient of $z_{1..n}$ in place; autograd would allocate it for all rows of z."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, matrix: SparseMatrix) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Context, z: Tensor, matrix: SparseMatrix) -> tuple[Tensor, Tensor]:
         ctx.matrix = matrix
         return product(matrix, z), z[: matrix.shape[0]]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_product: Tensor, grad_own: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Context, grad_product: Tensor, grad_own: Tensor) -> tuple[Tensor, None]:
         return product(ctx.matrix.transposed, grad_product.contiguous(), grad_own), None
 
 
