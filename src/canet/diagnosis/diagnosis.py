@@ -189,8 +189,7 @@ class Diagnosis(Evidence):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all numbers as a dict; NaN and infinite values become None."""
-        content: dict[str, Any] = json.loads(self.to_json())
-        return content
+        return json.loads(self.to_json())
 
     def to_json(self) -> str:
         """Return all numbers as the text of a JSON file; NaN and infinite values become null."""

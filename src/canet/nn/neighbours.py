@@ -53,10 +53,6 @@ class Neighbours:
         csr = Csr(self.rowptr, self.col, self.weight, self.loops)
         return Neighbours(csr.to(device), self.dtype)
 
-    @property
-    def num_nodes(self) -> int:
-        return self.rowptr.numel() - 1
-
     def values(self, kind: Kind, nodes: Tensor, drawn: Draw, col: Tensor) -> Tensor:
         """Return the entries $[m]$ of an operator's matrix for drawn neighbours of `nodes`.
 
@@ -105,7 +101,7 @@ class Neighbours:
         """Return the sum of the weights $[N]$ of each node's edges."""
         if self.weight is None:
             return self.rowptr.diff().to(self.dtype)
-        degree = torch.zeros(self.num_nodes, dtype=torch.double, device=self.rowptr.device)
+        degree = torch.zeros(len(self.rowptr) - 1, dtype=torch.double, device=self.rowptr.device)
         for first in range(0, self.weight.numel(), ENTRIES_AT_ONCE):
             weight = self.weight[first : first + ENTRIES_AT_ONCE].double()
             entry = torch.arange(first, first + weight.numel(), device=degree.device)

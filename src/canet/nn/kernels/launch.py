@@ -73,11 +73,7 @@ def compiled_ahead() -> Iterator[None]:
 
 
 def _build(
-    kernel: JITFunction,
-    grid: tuple[int, ...],
-    device: int,
-    args: tuple[object, ...],
-    options: dict[str, object],
+    kernel: JITFunction, grid: tuple[int, ...], device: int, args: tuple, options: dict
 ) -> None:
     """Compile a kernel and load it on the device."""
     torch.cuda.set_device(device)
