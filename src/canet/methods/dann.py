@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from canet.methods.base import MAX_WIDTH, Batch, Method, Settings, TrainingView
 from canet.methods.traits import Traits
-from canet.nn.operations.context import Context
+from canet.nn.operations.saved import Saved
 from canet.settings import setting
 from canet.util.colour import Colour
 
@@ -90,11 +90,11 @@ class _Reverse(torch.autograd.Function):
     """The identity, with a gradient that is reversed and scaled."""
 
     @staticmethod
-    def forward(ctx: Context, x: Tensor, strength: Tensor) -> Tensor:
+    def forward(ctx: Saved, x: Tensor, strength: Tensor) -> Tensor:
         ctx.save_for_backward(strength)
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Saved, grad: Tensor) -> tuple[Tensor, None]:
         (strength,) = ctx.saved_tensors
         return -strength * grad, None

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from canet.nn.kernels.launch import launch
 from canet.nn.kernels.product import merge, multiply
-from canet.nn.operations.context import Context
+from canet.nn.operations.saved import Saved
 from canet.nn.sparse_matrix import Pattern
 
 TILE, BACKWARD_TILE = 2048, 512  # entries of a neighbours × branches × H tile, forward and backward
@@ -39,12 +39,7 @@ class FusedAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Context,
-        z: Tensor,
-        score_dst: Tensor,
-        score_src: Tensor,
-        pattern: Pattern,
-        slope: float,
+        ctx: Saved, z: Tensor, score_dst: Tensor, score_src: Tensor, pattern: Pattern, slope: float
     ) -> tuple[Tensor, Tensor]:
         z, score_dst, score_src = z.contiguous(), score_dst.contiguous(), score_src.contiguous()
         (rows, branches), width = score_dst.shape, z.shape[1]
@@ -68,7 +63,7 @@ class FusedAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Context, grad: Tensor, grad_own: Tensor | None
+        ctx: Saved, grad: Tensor, grad_own: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, None, None]:
         z, score_dst, score_src, log_total, out = ctx.saved_tensors
         grad, pattern = grad.contiguous(), ctx.pattern

@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from canet.nn.kernels.launch import launch
 from canet.nn.kernels.shared import MULTIPROCESSORS, exact_products, sum_parts, tile_side
-from canet.nn.operations.context import Context
+from canet.nn.operations.saved import Saved
 
 FEW_NODES = 2**13  # up to here tiles are small, so that all multiprocessors have work
 
@@ -34,7 +34,7 @@ class FusedPosterior(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Context,
+        ctx: Saved,
         x: Tensor,
         own: Tensor | None,
         weight: Tensor,
@@ -59,7 +59,7 @@ class FusedPosterior(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Context, *grads: Tensor | None
+        ctx: Saved, *grads: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None, None, None]:
         x, own, weight, log_posterior, sample = ctx.saved_tensors
         grad_x = torch.empty_like(x)

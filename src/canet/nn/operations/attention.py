@@ -7,10 +7,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from canet.nn.operations.context import Context
 from canet.nn.operations.fused import can_fuse_attention
 from canet.nn.operations.mixtures import mix_each
 from canet.nn.operations.products import add_transposed_product, multiply, product, sampled_product
+from canet.nn.operations.saved import Saved
 from canet.nn.sparse_matrix import Pattern, SparseMatrix
 
 
@@ -94,7 +94,7 @@ class _AttentionWeights(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Context,
+        ctx: Saved,
         score_dst: Tensor,
         score_src: Tensor,
         pattern: Pattern,
@@ -108,7 +108,7 @@ class _AttentionWeights(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+    def backward(ctx: Saved, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         weights, positive = ctx.saved_tensors
         return *_unweigh(ctx.pattern, weights, positive, grad, ctx.slope), None, None, None
 
@@ -123,7 +123,7 @@ class _MixedAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Context,
+        ctx: Saved,
         z: Tensor,
         score_dst: Tensor,
         score_src: Tensor,
@@ -151,7 +151,7 @@ class _MixedAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Context, grad: Tensor
+        ctx: Saved, grad: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, None, None, None, None]:
         z, weight, e, *saved = ctx.saved_tensors
         pattern = ctx.pattern

@@ -9,7 +9,7 @@ from torch import Tensor
 from canet.nn.sparse_matrix import Pattern, SparseMatrix
 
 
-class Context(Protocol):
+class Saved(Protocol):
     """The context that torch passes to a `Function`, with the attributes of all operations."""
 
     saved_tensors: tuple[Tensor, ...]
