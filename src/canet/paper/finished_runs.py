@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from canet.runs import job_folder
 from canet.store import RunConfig, RunFolder
-from canet.store.summary import FinishedRun, read_run
+from canet.store.summary import read_run
 
 
 def with_curves(config: RunConfig) -> RunConfig:
@@ -27,7 +28,7 @@ class FinishedRuns:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._runs: dict[Path, FinishedRun] = {}
+        self._run = cache(lambda path: read_run(RunFolder(path)))
 
     def folders(self, configs: Iterable[RunConfig]) -> list[RunFolder]:
         """Folders of the finished jobs, in the given order."""
@@ -36,10 +37,5 @@ class FinishedRuns:
 
     def scores(self, configs: Iterable[RunConfig], split: str) -> list[float]:
         """Scores between 0 and 1 of the jobs that have one; `split` as in `FinishedRun.score`."""
-        runs = (self._run(folder) for folder in self.folders(configs))
+        runs = (self._run(folder.path) for folder in self.folders(configs))
         return [run.score(split) for run in runs if run.has(split)]
-
-    def _run(self, folder: RunFolder) -> FinishedRun:
-        if folder.path not in self._runs:
-            self._runs[folder.path] = read_run(folder)
-        return self._runs[folder.path]
