@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import torch
 
 from benchmarks.ceiling import copy_bandwidth
 from benchmarks.rmat import RMat
 from canet import NodeClassifier
 from canet.data.graph_store import GraphStore, GraphStoreWriter
-from canet.data.graph_store.sorting import SortedEdges
 from canet.data.user_task import user_task
 from canet.methods import BACKBONES, Method, get_method
 from canet.models import Auto, Trainer
@@ -174,7 +174,7 @@ class SortedOnGPU:
     def __init__(self, graph: RMat) -> None:
         self._graph = graph
 
-    def parts(self) -> Iterator[SortedEdges]:
+    def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray, None]]:
         """Yield the edges by target and source, each once."""
         rowptr, source = self._graph.neighbours()
         first = 0
@@ -185,7 +185,7 @@ class SortedOnGPU:
             target = torch.arange(first, last, device=source.device)
             target = target.repeat_interleave(bounds.diff())
             key = (target << 32 | source[int(bounds[0]) : int(bounds[-1])]).unique()
-            yield SortedEdges((key >> 32).cpu().numpy(), (key & 2**32 - 1).cpu().numpy(), None)
+            yield (key >> 32).cpu().numpy(), (key & 2**32 - 1).cpu().numpy(), None
             first = last
 
 

@@ -23,7 +23,7 @@ import torch
 from torch_geometric.data import Data
 
 import canet
-from canet.data.graph_store import contents
+from canet.data.graph_store import index as stored
 from canet.data.graph_store.index import HEADER_BYTES, INDEX
 from canet.defaults import read_settings
 from canet.errors import CanetError, InputError
@@ -179,7 +179,7 @@ def test_a_forged_index_is_one_line(
     assert (found.code, found.err.count("\n")) == (2, 1)
 
 
-@pytest.mark.parametrize("at_once", [7, contents.NUMBERS_AT_ONCE])
+@pytest.mark.parametrize("at_once", [7, stored.NUMBERS_AT_ONCE])
 @pytest.mark.parametrize(
     ("name", "place", "value"),
     [
@@ -203,7 +203,7 @@ def test_a_forged_number_that_points_outside_is_an_error(
     place: int,
     value: int,
 ) -> None:
-    monkeypatch.setattr(contents, "NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr(stored, "NUMBERS_AT_ONCE", at_once)
     store = shutil.copytree(folder / "sparse", tmp_path / "store")
     path = store / f"{name}.npy"
     array = np.load(path)

@@ -16,8 +16,10 @@ from canet.errors import (
 )
 
 if TYPE_CHECKING:
-    from canet.data import ShiftTask, inspect_graph, load_task, read_graph
+    from canet.data import load_task
+    from canet.data.graph_files import inspect_graph, read_graph
     from canet.data.graph_store import GraphStore, GraphStoreWriter
+    from canet.data.task import ShiftTask
     from canet.defaults import task_settings
     from canet.diagnosis import diagnose
     from canet.estimator import NodeClassifier, OnGraph, load
@@ -55,8 +57,10 @@ warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitl
 logging.getLogger("canet").addHandler(logging.NullHandler())
 
 _HOMES = {
-    "data": ("ShiftTask", "inspect_graph", "load_task", "read_graph"),
+    "data": ("load_task",),
+    "data.graph_files": ("inspect_graph", "read_graph"),
     "data.graph_store": ("GraphStore", "GraphStoreWriter"),
+    "data.task": ("ShiftTask",),
     "defaults": ("task_settings",),
     "diagnosis": ("diagnose",),
     "estimator": ("NodeClassifier", "OnGraph", "load"),

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from canet import __version__, cli
-from canet.data import ShiftTask
+from canet.data.task import ShiftTask
 from canet.util.signals import SIGNALS
 from tests.support.commands import QUICK, Answer, Canet, call_in_new_process
 

@@ -25,8 +25,7 @@ from canet.data.graph import check_graph
 from canet.data.graph_data import GraphData
 from canet.data.graph_files import ReadOptions, Roles, read_columns
 from canet.data.graph_store import sorting
-from canet.data.graph_store.contents import check_array
-from canet.data.graph_store.index import FORMAT, INDEX
+from canet.data.graph_store.index import FORMAT, INDEX, check_array
 from canet.errors import (
     CanetError,
     ChecksumError,
@@ -182,8 +181,8 @@ def test_node_numbers_near_the_limit_of_32_bits_are_kept(tmp_path: Path) -> None
     for s, t in zip(source, target, strict=True):
         sort.add(np.array([s]), np.array([t]), None)
     parts = list(sort.parts())
-    assert np.concatenate([part.target for part in parts]).tolist() == sorted(target.tolist())
-    assert np.concatenate([part.source for part in parts]).tolist() == [num_nodes - 1, 2**31, 0]
+    assert np.concatenate([part[0] for part in parts]).tolist() == sorted(target.tolist())
+    assert np.concatenate([part[1] for part in parts]).tolist() == [num_nodes - 1, 2**31, 0]
 
 
 @pytest.mark.parametrize("convert", [torch.from_numpy, np.asarray, lambda a: a.astype(np.int16)])

@@ -6,14 +6,12 @@ import torch
 from torch import Tensor
 
 from canet.data.graph import Graph
-from canet.data.task import ShiftTask
+from canet.data.task import ShiftTask, sample_nodes
 from canet.estimator.reference import (
-    MAX_NODES,
     ROWS_PER_CHUNK,
     Reference,
     build_reference,
     homophily,
-    sample_of,
 )
 from canet.methods import METHODS, Method
 from canet.models import FittedNetwork
@@ -100,7 +98,7 @@ def test_a_reference_comes_back_from_its_tensors(sparse: bool) -> None:
     there = reference(torch.randn(3, 4), torch.randn(2, 4), x.to_sparse_csr() if sparse else x)
     tensors = there.tensors()
     assert all(t.layout == torch.strided for t in tensors.values())
-    back = Reference.from_tensors(tensors, (2, 3))
+    back = Reference.from_tensors(tensors)
     assert back.x.layout == there.x.layout
     assert back.x.dtype == torch.float32
     assert back.x.to_dense().equal(x)
@@ -109,16 +107,15 @@ def test_a_reference_comes_back_from_its_tensors(sparse: bool) -> None:
         assert back.tensors()[name].dtype == tensor.dtype
 
 
-def test_a_sample_has_at_most_the_maximum_number_of_nodes() -> None:
-    assert sample_of(torch.tensor([5, 1, 3]), 0).tolist() == [1, 3, 5]
-    many = torch.arange(0, 30_000, 3).flip(0)
-    sample = sample_of(many, 0)
-    assert sample.numel() == MAX_NODES
-    assert sample.unique().numel() == MAX_NODES
-    assert sample.equal(sample.sort().values)
+def test_a_sample_is_random_and_has_at_most_the_maximum_number_of_nodes() -> None:
+    assert sample_nodes(torch.tensor([5, 1, 3]), 3).tolist() == [5, 1, 3]
+    many = torch.arange(0, 30_000, 3)
+    sample = sample_nodes(many, 5_000)
+    assert sample.unique().numel() == 5_000
     assert torch.isin(sample, many).all()
-    assert sample.equal(sample_of(many, 0))
-    assert not sample.equal(sample_of(many, 1))
+    assert sample.equal(sample_nodes(many, 5_000))
+    assert sample[:10].equal(sample_nodes(many, 10))
+    assert not sample.equal(sample_nodes(many, 5_000, seed=1))
 
 
 def test_homophily_counts_edges_between_labelled_nodes_and_no_loops() -> None:

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,9 @@ from canet.cli import options
 from canet.cli.app import CommonFirst, app
 from canet.errors import CanetError, check_name
 from canet.util.seeds import MAX_SEED
+
+if TYPE_CHECKING:
+    from canet.estimator import NodeClassifier
 
 CHECKPOINTS = ".checkpoints"
 MAX_SECONDS = 10**7
@@ -166,7 +169,7 @@ def fit(
     output.show(_fit_summary(model, out), lambda summary: _show_fit(summary, notes))
 
 
-def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
+def _fit_summary(model: NodeClassifier, out: Path) -> dict[str, Any]:
     shifted = None
     if model.findings_ is not None:
         names = getattr(model, "feature_names_in_", range(model.n_features_in_))

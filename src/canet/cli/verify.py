@@ -24,7 +24,7 @@ def verify(
 ) -> None:
     """Check files of runs, models and graph stores by their checksums."""
     from canet.store import open_runs
-    from canet.store.folders import folders_below
+    from canet.store.run_folder import folders_below
 
     counts: Counter[str] = Counter()
     problems: list[str] = []

@@ -57,8 +57,7 @@ def as_column(
         return values[:, 0]
     if values.shape != (count,):
         raise InputError(
-            f"{name} has shape {list(values.shape)}, but the graph has {count:,} {of}: pass one "
-            f"{entry}"
+            f"{name} has shape {list(values.shape)}, the graph has {count:,} {of}: pass one {entry}"
         )
     return values
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from canet.data.arrays import as_array, as_column, as_tensor, dtype_name
+from canet.data.graph_data import NodeSet
 from canet.data.labels import check_labels
 from canet.errors import InputError, check_name, first_line, listed
 from canet.scoring.metrics import METRICS
@@ -23,8 +24,7 @@ from canet.util.sparse import from_scipy
 
 MIN_RECIPROCITY = 0.1
 """If a smaller share of the edges has a reverse edge, the edges look stored in one direction."""
-MIN_ONE_WAY_EDGES = 8
-"""With fewer edges, missing reverse edges may be chance."""
+MIN_ONE_WAY_EDGES = 8  # with fewer edges, missing reverse edges may be chance
 
 
 def check_features(x: object, without: Iterable[object] = ()) -> Tensor:
@@ -70,9 +70,8 @@ def check_features(x: object, without: Iterable[object] = ()) -> Tensor:
         wrong = ~np.isfinite(values)
         columns = np.unique(matrix.indices[wrong] if sp.issparse(matrix) else np.nonzero(wrong)[1])
         raise InputError(
-            "x contains NaN, infinity or numbers beyond float32 (3.4e38): "
-            f"{wrong.sum():,} entries in the columns {listed(columns.tolist())}; replace them, "
-            "for example by the mean of the column"
+            f"x contains NaN, infinity or numbers beyond float32 (3.4e38): {wrong.sum():,} entries "
+            f"in the columns {listed(columns.tolist())}; replace them, for example by their mean"
         )
     if sp.issparse(matrix):
         return from_scipy(matrix)
@@ -101,10 +100,10 @@ def check_edges(edge_index: object, num_nodes: int) -> Tensor:
     if edges.numel() == 0 and edges.dim() <= 2:
         return torch.empty(2, 0, dtype=torch.long)
     if edges.dim() != 2 or edges.shape[0] != 2:
-        fix = "put the sources into row 0 and the targets into row 1"
-        if edges.dim() == 2 and edges.shape[1] == 2:
-            fix = "transpose it with .t().contiguous()"
-        raise InputError(f"edge_index has shape {list(edges.shape)}, not [2, E]: {fix}")
+        raise InputError(
+            f"edge_index has shape {list(edges.shape)}, not [2, E]: put the sources into row 0 and "
+            "the targets into row 1, for example with .t().contiguous()"
+        )
     edges = _as_integers(edges, "edge_index", "convert the node ids with .long()")
     low, high = int(edges.min()), int(edges.max())
     if low < 0 or high >= num_nodes:
@@ -144,16 +143,12 @@ def check_sample_weights(sample_weight: object, num_nodes: int, train: Tensor) -
 
 
 def check_nodes(
-    nodes: Any,
+    nodes: NodeSet,
     num_nodes: int,
     name: str,
     find: Callable[[list[str]], Mapping[str, int]] | None = None,
 ) -> Tensor:
-    """Return the rows (int64) of nodes: a boolean mask $[N]$, rows, or names.
-
-    Rows and names keep their order. `find` returns the row of each name that the graph has; None
-    if its nodes have no names.
-    """
+    """Return the rows (int64) of nodes: a boolean mask $[N]$, rows, or names that `find` knows."""
     if not isinstance(nodes, Tensor) and as_array(nodes, name).dtype.kind in "UO":
         if find is None:
             raise InputError(
@@ -170,10 +165,8 @@ def check_nodes(
     if chosen.dim() == 2 and chosen.shape[1] == 1:
         chosen = chosen[:, 0]
     if chosen.dim() != 1:
-        fix = "pass a boolean mask or node ids"
-        if chosen.dim() == 2:
-            fix = f"pass one column, such as {name}[:, 0]"
-        raise InputError(f"{name} has shape {list(chosen.shape)}, not [nodes]: {fix}")
+        shape = list(chosen.shape)
+        raise InputError(f"{name} has shape {shape}, not [nodes]: pass a column, as {name}[:, 0]")
     if chosen.dtype == torch.bool:
         if chosen.numel() != num_nodes:
             raise InputError(
@@ -192,8 +185,7 @@ def check_nodes(
         )
     if chosen.unique().numel() != chosen.numel():
         raise InputError(
-            f"{name} contains a node id more than once: remove the duplicates, or, if it is a "
-            "mask, convert it with .bool()"
+            f"{name} has a node id twice: remove duplicates, or convert a mask with .bool()"
         )
     return chosen
 
@@ -236,14 +228,11 @@ def check_metric(metric: str, num_classes: int, valid: Tensor | None = None) -> 
     check_name("metric", metric, METRICS)
     if METRICS[metric].ranks:
         if num_classes != 2:
-            raise InputError(
-                f"metric '{metric}' requires two classes, but there are {num_classes}: use "
-                + " or ".join(f"'{name}'" for name, other in METRICS.items() if not other.ranks)
-            )
+            others = " or ".join(name for name, other in METRICS.items() if not other.ranks)
+            raise InputError(f"{metric} requires two classes, not {num_classes}: use {others}")
         if valid is not None and valid.unique().numel() < 2:
             raise InputError(
-                f"valid contains only one class, so metric '{metric}' is undefined: add nodes of "
-                "the other class to valid"
+                f"valid contains only one class, but '{metric}' needs two: add nodes to valid"
             )
 
 
@@ -252,8 +241,7 @@ def check_batch(batch: object, num_nodes: int) -> Tensor:
     number = torch.from_numpy(check_labels(batch, num_nodes, "batch").codes)
     if (number < 0).any():
         raise InputError(
-            f"batch is missing for {int((number < 0).sum()):,} nodes: it must contain the graph "
-            "of every node"
+            f"batch is missing for {int((number < 0).sum()):,} nodes: every node needs a graph"
         )
     return number
 
@@ -277,10 +265,7 @@ def check_times(times: object, num_nodes: int) -> np.ndarray:
 
 
 def is_one_way(edge_index: Tensor) -> bool:
-    """Whether there are several edges $[2, E]$ and few of them have a reverse edge.
-
-    Self-loops are not counted.
-    """
+    """Whether few of the edges $[2, E]$ apart from self-loops have a reverse edge."""
     source, target = edge_index.numpy()
     proper = source != target
     if proper.sum() < MIN_ONE_WAY_EDGES:
@@ -292,14 +277,13 @@ def is_one_way(edge_index: Tensor) -> bool:
 
 
 def _as_integers(values: Tensor, name: str, fix: str) -> Tensor:
-    """Return integers as int64."""
     if values.dtype.is_floating_point or values.dtype.is_complex or values.dtype == torch.bool:
         kind = str(values.dtype).removeprefix("torch.")
         raise InputError(f"{name} contains {kind}, not integers: {fix}")
     return values.long()
 
 
-def _numpy_or_scipy(x: Any) -> Any:
+def _numpy_or_scipy(x: object) -> Any:
     """Return dense or sparse features as a type that scikit-learn accepts."""
     if sp.issparse(x):
         return x
@@ -310,6 +294,6 @@ def _numpy_or_scipy(x: Any) -> Any:
         return array
     if x.dtype.is_complex or x.dim() != 2 or x.dense_dim():
         raise InputError("x is a sparse tensor, but it is not a matrix of real numbers")
-    x = x.detach().cpu().to_sparse_coo()
-    values, indices = x._values().float().numpy(), x._indices().numpy()
+    entries = x.detach().cpu().to_sparse_coo()
+    values, indices = entries._values().float().numpy(), entries._indices().numpy()
     return sp.coo_matrix((values, indices), shape=tuple(x.shape))

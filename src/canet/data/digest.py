@@ -19,14 +19,12 @@ from torch import Tensor
 
 from canet.util.files import digest_of
 
-CHUNK = 2**22
-"""Numbers that are processed at once, to limit the memory."""
+CHUNK = 2**22  # numbers that are processed at once, to limit the memory
 NUM_SUMS = 8
 MAX_ROUNDING_ERROR = 1e-4
 """Largest difference of the sums of equal features, relative to the norm of the features."""
 
-PARTS = ("graph", "labels", "splits", "features")
-"""The compared parts, in this order."""
+PARTS = ("graph", "labels", "splits", "features")  # the compared parts, in this order
 
 
 @dataclass(frozen=True)
@@ -64,10 +62,7 @@ def digest_parts(
     environments: tuple[str, ...],
     same_bits: bool,
 ) -> DataDigest:
-    """Compute the digest of the parts of a task; a graph store has checksums of its own.
-
-    With `same_bits`, features that differ by rounding are other data.
-    """
+    """Compute the digest; with `same_bits`, features that differ by rounding are other data."""
     about = [metric, environments, [*splits]]
     if "store" in columns:
         stored: DataDigest = columns["store"].digest
@@ -107,9 +102,7 @@ def _pieces(tensor: Tensor) -> Iterator[Tensor]:
 
 
 def _sums(x: Tensor) -> Iterator[float]:
-    """Yield sums $r^T X c$ with signs r of the rows and c of the columns of $X [N, D]$, then its
-    norm.
-    """
+    """Yield sums $r^T X c$ with signs r of rows and c of columns of $X [N, D]$, and its norm."""
     row_signs, column_signs = _signs(x.shape[0]), _signs(x.shape[1])
     sums, squares, start = torch.zeros(NUM_SUMS, dtype=torch.double), 0.0, 0
     if x.is_sparse_csr:

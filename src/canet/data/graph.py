@@ -22,7 +22,7 @@ from canet.data.checks import (
     check_nodes,
     is_one_way,
 )
-from canet.data.graph_data import MASKS, GraphData, GraphObject
+from canet.data.graph_data import MASKS, GraphData, GraphObject, NodeSet
 from canet.data.graph_store.store import GraphStore
 from canet.data.labels import Labels, check_labels
 from canet.errors import InputError, warn_user
@@ -36,8 +36,7 @@ Sparse products are then at least twice as fast, and a saved model is smaller.
 NAMES_AT_ONCE = 2**18
 COLUMNS = ("x", "edge_index", "batch", "edge_weight", "num_nodes", "node_id", "csr")
 """Columns of a user's graph that its checks use."""
-NUM_CHECKED_EDGES = 1_000
-"""Edges of a graph store whose reverse edges are looked up."""
+NUM_CHECKED_EDGES = 1_000  # edges of a graph store whose reverse edges are looked up
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +181,7 @@ class Graph:
             return self.edge_index
         return self.csr.edges_into(nodes)
 
-    def rows(self, nodes: object, name: str = "nodes") -> Tensor:
+    def rows(self, nodes: NodeSet, name: str = "nodes") -> Tensor:
         """Return the rows of nodes; arguments as for `check_nodes`."""
         find = None if self.node_id is None else self._find
         return check_nodes(nodes, self.num_nodes, name, find)
@@ -233,10 +232,11 @@ def checked_graph(
         return check_graph(data, batch, undirected, without)
     known = _checked.setdefault(data, {})
     key = undirected, ",".join(map(str, without))
-    before, graph = known.get(key, ([], None))
-    if graph is None or not _same(before, version):
+    *before, counters, graph = known.get(key, (None, None))
+    is_same = all(a is b for a, b in zip(before, version[:-1], strict=False))
+    if graph is None or not is_same or counters != version[-1]:
         graph = check_graph(data, None, undirected, without)
-        known[key] = version, graph
+        known[key] = *version, graph
     return graph
 
 
@@ -248,11 +248,6 @@ def _version(data: GraphObject) -> list[Any] | None:
         return None
     parts = [p for t in tensors for p in ([t, t.values()] if t.is_sparse_csr else [t])]
     return [*columns, tuple(part._version for part in parts)]
-
-
-def _same(old: list[Any], new: list[Any]) -> bool:
-    """Whether two versions have the same objects and counters."""
-    return all(a is b for a, b in zip(old[:-1], new[:-1], strict=True)) and old[-1] == new[-1]
 
 
 def check_graph(
@@ -323,10 +318,7 @@ def split_sets(data: GraphObject) -> dict[str, Any]:
 
 
 def match_classes(y: object, num_nodes: int, classes: np.ndarray) -> Tensor:
-    """Return the class ids $[N]$ of labels for the classes $[C]$ of a model.
-
-    The id is -1 if the label is unknown. Classes that the model does not have are numbered from C.
-    """
+    """Return class ids $[N]$ for the classes $[C]$ of a model: -1 if unknown, C or more if new."""
     if y is None:
         return torch.full((num_nodes,), -1)
     labels = check_labels(y, num_nodes)
@@ -348,10 +340,7 @@ def warn_one_way(edge_index: Tensor | None) -> None:
 
 
 def check_both_ways(graph: GraphObject) -> None:
-    """Reject a graph store with edges in one direction for a model that uses both.
-
-    Some edges are looked up.
-    """
+    """Reject a store with one-way edges for a model that uses both directions; test some edges."""
     csr, path = graph.csr, graph.store.path
     rowptr, neighbours = csr.rowptr.numpy(), csr.col.numpy()
     if not len(neighbours):

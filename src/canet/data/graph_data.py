@@ -19,7 +19,7 @@ MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 class GraphData:
     """The part of PyG's `Data` that this package uses: columns as attributes, such as `data.x`."""
 
-    def __init__(self, **columns: Any) -> None:
+    def __init__(self, **columns: object) -> None:
         vars(self).update(columns)
 
     if TYPE_CHECKING:  # columns have any name
@@ -52,15 +52,12 @@ class GraphData:
         return vars(self).get(name, default)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all columns by name."""
         return dict(vars(self))
 
 
-GraphObject: TypeAlias = "Data | GraphData"
-"""The accepted types of a graph in memory."""
+GraphObject: TypeAlias = "Data | GraphData"  # the accepted types of a graph in memory
 GraphLike: TypeAlias = "Data | GraphData | str | Path | tuple[Any, Any] | Any"
 """A graph of PyG or networkx, its path, or its tables of nodes and edges."""
 NodeSet: TypeAlias = "Tensor | np.ndarray | Sequence[int] | Sequence[bool] | Sequence[str]"
 """Rows or names of nodes $[n]$, or a mask $[N]$."""
-Column: TypeAlias = "Tensor | np.ndarray | Sequence[Any]"
-"""A value for each node $[N]$."""
+Column: TypeAlias = "Tensor | np.ndarray | Sequence[Any]"  # a value for each node $[N]$

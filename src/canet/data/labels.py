@@ -15,15 +15,11 @@ from canet.errors import InputError, first_line, listed
 
 RARE = 0.2
 """A class is rare if it has a smaller share of its size with equal classes: of two classes 10 %."""
-MAX_INTEGER = 2**53
-"""Larger integers cannot all be represented as float64."""
+MAX_INTEGER = 2**53  # larger integers cannot all be represented as float64
 
 
 class Labels(NamedTuple):
-    """Classes or environments of the nodes: sorted `names` $[C]$, and `codes` $[N]$ among them.
-
-    The code is -1 if a label is unknown.
-    """
+    """Sorted `names` $[C]$ of classes, and `codes` $[N]$ among them; -1 if a label is unknown."""
 
     names: np.ndarray
     codes: np.ndarray

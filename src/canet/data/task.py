@@ -170,7 +170,6 @@ class ShiftTask:
 
     @property
     def has_environments(self) -> bool:
-        """Whether the nodes have environment labels."""
         return self.data.environment is not None
 
     def training_environments(self) -> Tensor:
@@ -180,20 +179,13 @@ class ShiftTask:
         return torch.unique(self.data.environment[self.train])
 
     def observed(self) -> Tensor:
-        """Node ids of the training graph, labelled or not.
-
-        These are the in-distribution nodes and, unless the task is `inductive`, all other nodes of
-        their graphs. Graphs without an in-distribution node are not observed.
-        """
+        """Nodes of the training graph; unless `inductive`, with all others of their graphs."""
         mask = self.in_distribution
         mask = mask if self.inductive else self.data.same_graphs(mask)
         return mask.nonzero().squeeze(1)
 
     def splits(self) -> dict[str, Tensor]:
-        """All splits by name: train, valid, test_id, `ood/NAME`..., `left_out/NAME`...
-
-        An empty `test_id` is omitted.
-        """
+        """All splits by name: train, valid, test_id (unless empty), `ood/NAME`, `left_out/NAME`."""
         splits = {"train": self.train, "valid": self.valid}
         if self.test_id.numel():
             splits["test_id"] = self.test_id
@@ -210,24 +202,17 @@ class ShiftTask:
         return sample_nodes(nodes, count) if self.data.is_on_disk else nodes
 
     def training_graph(self) -> Graph:
-        """The graph with the edges that training and validation may use.
-
-        These are all edges or, if the task is `inductive`, the edges between in-distribution nodes.
-        Node ids do not change: hidden nodes become isolated nodes.
-        """
+        """The graph with the edges that training may use; if `inductive`, without other nodes."""
         if not self.inductive or self.data.edge_index is None:
             return self.data
         return self.data.with_edges(self.in_distribution[self.data.edge_index].all(dim=0))
 
 
-def sample_nodes(nodes: Tensor, count: int) -> Tensor:
-    """Return at most `count` of some nodes, at random, and always the same.
-
-    A smaller sample is the beginning of a larger one.
-    """
+def sample_nodes(nodes: Tensor, count: int, seed: int = 0) -> Tensor:
+    """Return at most `count` of some nodes: always the same random ones, in the same order."""
     if nodes.numel() <= count:
         return nodes
-    order = torch.randperm(nodes.numel(), generator=torch.Generator().manual_seed(0))
+    order = torch.randperm(nodes.numel(), generator=torch.Generator().manual_seed(seed))
     return nodes[order[:count]]
 
 
@@ -244,10 +229,7 @@ def checked_data(data: GraphObject | Graph) -> Graph:
     x = check_features(data.x)
     n = x.shape[0]
     if data.y is None:
-        raise InputError(
-            "the graph has no labels y: set data.y to the class id of each node, -1 if it is "
-            "unknown"
-        )
+        raise InputError("the graph has no labels y: set data.y to class ids, -1 if one is unknown")
     y = check_ids(data.y, n, "y")
     if (y < -1).any():
         raise InputError(

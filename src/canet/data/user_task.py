@@ -26,10 +26,7 @@ MANY_GROUPS, NODES_PER_GROUP = 30, 5
 
 
 class UserTask(NamedTuple):
-    """The task of a user graph, the classes $[C]$ of its class ids, and its test sets by name.
-
-    `test_id` of the task has the nodes of all test sets.
-    """
+    """The task of a user graph, the classes $[C]$ of its class ids, and its test sets by name."""
 
     task: ShiftTask
     classes: np.ndarray
@@ -37,7 +34,7 @@ class UserTask(NamedTuple):
 
 
 def user_task(
-    data: Any,
+    data: GraphObject,
     train: NodeSet | None = None,
     valid: NodeSet | None = None,
     environment: Column | None = None,
@@ -74,19 +71,12 @@ def user_task(
     n = checked.num_nodes
     if data.get("edge_attr") is not None:
         warn_user(
-            "edge_attr of the graph is ignored: only edge_weight, one number ≥ 0 for each edge, is "
-            "used"
+            "edge_attr of the graph is ignored: only edge_weight, a number ≥ 0 per edge, is used"
         )
     if data.get("y") is None:
-        if "store" in data:
-            raise InputError(
-                f"'{data.store.path}' has no labels: convert the graph again with --label COLUMN "
-                "or y.npy, or write it with set_labels"
-            )
-        if data.get("encoding") is not None:
-            raise InputError("there are no labels: name their column, label='COLUMN' (--label)")
         raise InputError(
-            "fit requires y to be passed, but the target y is None: set data.y to the labels"
+            "fit requires y to be passed, but the target y is None: set data.y to the labels, name "
+            "their column, label='COLUMN' (--label), or convert the graph store again with --label"
         )
     column = data.encoding.roles.label if data.get("encoding") is not None else None
     labels = check_labels(data.y, n, "y" if column is None else f"column '{column}'")
@@ -149,19 +139,13 @@ def user_task(
 def _warn_if_many(name: str, count: int, num_train: int) -> None:
     """Warn if there are so many classes or environments that the column is probably wrong."""
     if count > max(MANY_GROUPS, num_train / NODES_PER_GROUP):
-        warn_user(
-            f"{num_train:,} training nodes have {count:,} different {name}: check that you chose "
-            "the right column"
-        )
+        warn_user(f"{num_train:,} training nodes have {count:,} different {name}: check the column")
 
 
 def _node_sets(
     data: GraphObject, labels: Labels, given: dict[str, Any], checked: Graph
 ) -> dict[str, Tensor]:
-    """Return the labelled nodes of `train` and, if they exist, of `valid` and of each test set.
-
-    Without `train`, it has the labelled nodes that are in no other set.
-    """
+    """Return the labelled nodes of each split; without `train`, it has those in no other split."""
     labelled = torch.from_numpy(labels.codes >= 0)
     stored = split_sets(data)
     chosen = {name: nodes for name, nodes in given.items() if nodes is not None}
@@ -169,7 +153,7 @@ def _node_sets(
     for name in dict.fromkeys((*FIRST_SPLITS, *stored)):
         if name not in chosen and name not in stored:
             continue
-        rows = checked.rows(chosen.get(name, stored.get(name)), name)
+        rows = checked.rows(chosen[name] if name in chosen else stored[name], name)
         if rows.unique().numel() != rows.numel():
             raise InputError(f"{name} contains a node more than once: remove the duplicates")
         if name == "valid" and name not in chosen and not rows.numel():
@@ -191,10 +175,7 @@ def _node_sets(
 def _classes(
     labels: Mapping[str, np.ndarray], known: np.ndarray | None, has_unknown: bool
 ) -> np.ndarray:
-    """Return the `known` classes of a model whose training continues, or those of `train`.
-
-    `labels` are the distinct labels of each split, which may have no other classes.
-    """
+    """Return the `known` classes of an earlier model, or those of `train`; check all splits."""
     if known is not None:
         found = np.unique(np.concatenate(list(labels.values())))
         same_type = (known.dtype.kind == "U") == (found.dtype.kind == "U")
@@ -224,11 +205,7 @@ def _classes(
 def hold_out(
     nodes: Tensor, labels: np.ndarray, times: np.ndarray | None, seed: int
 ) -> dict[str, Tensor]:
-    """Split training nodes $[m]$ with labels $[N]$ into `train` and `valid`.
-
-    Every class keeps at least one training node. Times are ignored if the latest nodes would be
-    more than half of all nodes.
-    """
+    """Split training nodes $[m]$ with labels $[N]$; each class keeps at least one training node."""
     ids = nodes.numpy()
     held = np.zeros(len(ids), dtype=bool)
     if times is not None:

@@ -51,7 +51,7 @@ def confidence(found: Confidence) -> Markup:
         if part is None:
             continue
         y, errors = _with_errors([b.accuracy for b in part.bins])
-        style: Any = {"marker": "o", "markersize": 3, "elinewidth": 0.6, "label": label}
+        style: dict[str, Any] = {"marker": "o", "markersize": 3, "elinewidth": 0.6, "label": label}
         left.errorbar([b.confidence for b in part.bins], y, errors, color=colour, **style)
         kept, accuracy = list(part.abstention), list(part.abstention.values())
         right.plot(kept, [one.value for one in accuracy], color=colour)

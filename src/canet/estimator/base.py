@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from canet.data.graph import check_both_ways, checked_graph, is_graph, match_classes
@@ -16,22 +17,24 @@ from canet.data.graph_files import ReadOptions, read_columns
 from canet.data.graph_files.encoding import Encoding, Roles
 from canet.errors import InputError, warn_user
 from canet.estimator.reference import Reference
-from canet.models import Fitted, MethodClass, describe_method
+from canet.methods import Backbone
+from canet.models import Fitted, MethodClass, describe_method, get_backbone_name
 from canet.models.reader import Reader
 from canet.nn.model import Prediction
 from canet.reading.prepared import PreparedGraph
 from canet.scoring.calibration import Calibration, Threshold
-from canet.scoring.metrics import METRICS
-from canet.scoring.outcome import Outcome, check_recall, check_scorable
+from canet.scoring.metrics import METRICS, Outcome, check_scorable
+from canet.store.result import Candidate
 
 MIN_FLAGGED = 10
 """Number of nodes above a threshold from which their share is compared with validation nodes."""
 
 
-class BaseClassifier:
+class BaseClassifier(ClassifierMixin, BaseEstimator):
     """Predictions of a fitted classifier, for its training graph or another one."""
 
     method: str | MethodClass
+    backbone: str | Backbone | None
     metric: str
     both_ways_: bool
     array_names_: Roles
@@ -43,16 +46,22 @@ class BaseClassifier:
     reference_: Reference | None
     calibration_: Calibration
     data_: dict[str, Any]
+    scores_: dict[str, float]
+    baselines_: dict[str, float]
+    candidates_: list[Candidate]
 
     @property
     def method_name(self) -> str:
-        """Name of the method."""
         return describe_method(self.method).name
 
     @property
     def compares_models(self) -> bool:
         """Whether the method compares several models, as `auto` does."""
         return describe_method(self.method).traits.compares_models
+
+    @property
+    def backbone_name(self) -> str:
+        return get_backbone_name(self.method, self.backbone)
 
     def open_graph(self, data: GraphLike, in_memory: bool = True) -> GraphObject:
         """Return a graph with the feature columns that the model was trained on.
@@ -84,9 +93,8 @@ class BaseClassifier:
         source = given.get("source")
         if source is None or source.x is not given.x:
             raise InputError(
-                "the feature columns of this graph differ from those of training, and x has "
-                "changed since it was read: read the graph with canet.read_graph(..., "
-                "encoding=model.encoding_)"
+                "the feature columns of this graph differ from those of training, and x was "
+                "changed: read it with canet.read_graph(..., encoding=model.encoding_)"
             )
         again = read_columns(source.place, source.options, self.encoding_)
         if again.x.shape[0] != given.x.shape[0]:
@@ -236,10 +244,7 @@ class BaseClassifier:
         return self._outcome(reader, nodes, self.metric).score(self.metric)
 
     def baseline(self, y: torch.Tensor) -> float:
-        """Return the score of always answering the largest class, for class ids $[n]$ as labels.
-
-        For ROC-AUC it is 0.5, and for average precision the share of the rarer class.
-        """
+        """Return the score of always answering the largest class, for class ids $[n]$ as labels."""
         same, margin = torch.full_like(y, self.data_["largest_class"]), torch.zeros(len(y))
         constant = Outcome(same, margin, y, len(self.classes_), self.calibration_.positive)
         return constant.score(self.metric)
@@ -283,16 +288,14 @@ class BaseClassifier:
         """
         reader, positive = self.prepare(data, batch), self.calibration_.rarer()
         outcome = self._outcome(reader, nodes)
-        check_recall(outcome.y, positive)
+        if not (outcome.y == positive).any():
+            raise InputError("no labelled node has the rarer class: recall needs one")
         return outcome.recall_at_k(k)
 
     def environments(
         self, data: GraphLike | Reader, nodes: NodeSet | None = None, batch: Column | None = None
     ) -> list[np.ndarray]:
-        """Return the posterior $[n, K]$ of the pseudo-environments of each layer.
-
-        Only for method `canet`; arguments as `predict`.
-        """
+        """Return the posterior $[n, K]$ of the pseudo-environments of each layer of `canet`."""
         reader = self.prepare(data, batch)
         found = self.forward(reader, nodes)
         if not found.environments:

@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -61,7 +60,7 @@ PATIENCE = 100
 """Default number of epochs without a better validation score after which training stops."""
 
 
-class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
+class NodeClassifier(BaseClassifier):
     """Learns the classes of the nodes of a graph, and predicts them on the same or another graph.
 
     Args:
@@ -147,7 +146,7 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
         random_state: int | np.random.RandomState | None = 0,
         verbose: int = 0,
         callbacks: Sequence[Callback] | None = None,
-        **settings: Any,
+        **settings: object,
     ) -> None:
         self.method = method
         self.backbone = backbone
@@ -177,12 +176,9 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters and settings; an unknown name is an error."""
-        parameters = self._get_param_names()
-        if "method" in params:
-            self.method = params["method"]
-        for name in params:
-            if name not in parameters:
-                self._check_setting(name)
+        self.method = params.get("method", self.method)
+        for name in sorted(params.keys() - self._get_param_names()):
+            self._check_setting(name)
         for name, value in params.items():
             setattr(self, name, value)
         return self
@@ -252,8 +248,8 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
         if warm_start is not None:
             self._check_earlier(warm_start)
         decide = planner(vars(self), settings)
-        about = columns, arrays, decide, self.undirected, warm_start
-        (opened, plan), seed = graph_to_fit(data, *about), self._seed()
+        opened, plan = graph_to_fit(data, columns, arrays, decide, self.undirected, warm_start)
+        seed = self._seed()
         with fit_display("checking", quiet=not self.verbose) as display:
             user, left_out = training_data(self, opened, arrays, seed, warm_start)
             task, plan = user.task, plan or decide(user.task.data)
@@ -263,8 +259,7 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
             if settings.reads_raw and "encoding" not in opened:
                 warn_scales(task)
             display.stage("training")
-            how = settings, weights, seed, display, warm_start, begin
-            fitted = self._train(task, *how)
+            fitted = self._train(task, settings, weights, seed, display, warm_start, begin)
             result = fitted.result
             assert result is not None
             display.stage("scoring")
@@ -289,11 +284,6 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
         self.diagnosis_: str | None = None
         self._warn_largest_class(reference)
         return self
-
-    @property
-    def backbone_name(self) -> str:
-        """Name of the backbone."""
-        return get_backbone_name(self.method, self.backbone)
 
     def leaderboard(self) -> Any:
         """Return the models that `auto` compared, the best first.
@@ -423,10 +413,7 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
             return fitted
 
     def _warn_largest_class(self, reference: Reference) -> None:
-        """Warn if the model is not better than predicting the largest class for every node.
-
-        Ranking metrics do not depend on the predicted classes, but `predict` does.
-        """
+        """Warn if the model is not better than predicting the largest class for every node."""
         predicted = reference.valid_logits.argmax(dim=1).unique()
         score, share, problem = self.scores_["valid"], self.baselines_["valid"], ""
         if predicted.numel() == 1:
@@ -434,17 +421,12 @@ class NodeClassifier(BaseClassifier, ClassifierMixin, BaseEstimator):
             problem = f"the model predicts '{only}' for all validation nodes"
         elif self.metric == "accuracy" and score <= share:
             problem = f"the validation accuracy is {compared(score, share, self.baseline_name)}"
-        if problem and METRICS[self.metric].ranks:
-            warn_user(
-                f"{problem}: to find nodes of the other class, use predict(threshold='best') "
-                "(--threshold best), or predict_proba"
-            )
-        elif problem:
-            other = "'macro_f1'" if len(self.classes_) > 2 else "'roc_auc' or 'average_precision'"
-            warn_user(
-                f"{problem}: for rare classes, use metric={other} (--metric) and "
-                "class_weight='balanced' (--balanced)"
-            )
+        other = "'macro_f1'" if len(self.classes_) > 2 else "'roc_auc' or 'average_precision'"
+        fix = f"use metric={other} (--metric) and class_weight='balanced' (--balanced)"
+        if METRICS[self.metric].ranks:  # does not depend on the predicted classes
+            fix = "use predict(threshold='best') (--threshold best), or predict_proba"
+        if problem:
+            warn_user(f"{problem}: to find nodes of rare classes, {fix}")
 
     def _set_encoding(self, encoding: Encoding | None) -> None:
         self.encoding_ = encoding

@@ -12,17 +12,13 @@ from canet.settings import override
 
 
 def held_out_score(model: NodeClassifier, data: GraphLike | None) -> float | None:
-    """Train the method of a model again, without each of two held-out parts of its training data.
-
-    Returns the mean score on these parts, as `auto` measures it; None for `auto`, which has it.
-    """
+    """Train a model again, without held-out parts, and score it on them; None for `auto`."""
     if model.compares_models:
         return None
     if data is None:
         raise InputError("held_out needs the training graph: pass data (--training)")
     seed = model.data_["seed"]
-    names = ("train", "valid", "environment", "time", "sample_weight", "batch")
-    columns = {**dict.fromkeys(names), "without": model.left_out_}
+    columns = {"batch": None, "without": model.left_out_}
     decide = planner(vars(model), model._settings())
     opened, _ = graph_to_fit(model.open_graph(data, in_memory=False), {}, {"edges": None}, decide)
     user, _ = training_data(model, opened, columns, seed)

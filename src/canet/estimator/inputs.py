@@ -25,9 +25,11 @@ from canet.data.graph_files import ReadOptions, Roles, read_columns, read_graph
 from canet.data.task import ShiftTask
 from canet.data.user_task import UserTask, user_task
 from canet.errors import InputError, check_name
+from canet.estimator.base import BaseClassifier
 from canet.estimator.plan import Plan, plan_training
 from canet.methods.base import ModelSettings
 
+TASK_ARGUMENTS = ("train", "valid", "environment", "time", "sample_weight")
 READ_ARGUMENTS = signature(read_graph).parameters.keys() - {"source", "edges", "encoding"}
 
 
@@ -36,8 +38,7 @@ def planner(params: Mapping[str, Any], settings: ModelSettings) -> Callable[[Gra
     method, device, jobs = (params[name] for name in ("method", "device", "n_jobs"))
     named = {name for name, value in params.items() if value is not None}
     processes = jobs if isinstance(jobs, int) and not params["ray"] else 1
-    how: dict[str, Any] = {"named": named, "device": device, "processes": processes}
-    return lambda graph: plan_training(graph, method, settings, **how)
+    return lambda graph: plan_training(graph, method, settings, named, device, processes)
 
 
 def graph_to_fit(
@@ -46,7 +47,7 @@ def graph_to_fit(
     arrays: dict[str, Any],
     decide: Callable[[Graph], Plan],
     undirected: bool | None = None,
-    earlier: Any = None,
+    earlier: BaseClassifier | None = None,
 ) -> tuple[GraphObject, Plan | None]:
     """Return a PyG `Data` unchanged; read any other graph with the arguments of `read_graph`.
 
@@ -62,12 +63,9 @@ def graph_to_fit(
     if is_graph(data):
         if edges is not None or columns:
             given = "edges" if edges is not None else next(iter(columns))
-            fix = "set edge_index, y and the masks of the Data"
-            if data.get("encoding") is not None:
-                fix = f"pass {given} to canet.read_graph"
             raise InputError(
-                f"the argument {given} is for tables, files and networkx graphs, but the graph is "
-                f"a PyG Data, whose columns have no names: {fix}"
+                f"the argument {given} is for tables, files and networkx graphs: pass it to "
+                "canet.read_graph, or set edge_index, y and the masks of the Data"
             )
         opened = data
     else:
@@ -92,21 +90,27 @@ def graph_to_fit(
 
 
 def training_data(
-    model: Any, data: GraphObject, arrays: dict[str, Any], seed: int, earlier: Any = None
+    model: BaseClassifier,
+    data: GraphObject,
+    arrays: dict[str, Any],
+    seed: int,
+    earlier: BaseClassifier | None = None,
 ) -> tuple[UserTask, list[int]]:
-    """Check the graph, and return the task of learning its labels, and `left_out_`.
-
-    Arguments as for `graph_to_fit`.
-    """
+    """Return the task and `left_out_`; arguments as for `graph_to_fit`."""
     before = [] if earlier is None else earlier.left_out_
     without = [*before, *data.get("left_out", ()), *arrays.get("without", ())]
     known = None if earlier is None else earlier.classes_
     graph = checked_graph(data, arrays["batch"], bool(model.undirected), without)
     if model.undirected is None:
         warn_one_way(graph.edge_index)
-    names = ("train", "valid", "environment", "time", "sample_weight")
-    how = {"metric": model.metric, "seed": seed, "checked": graph, "known_classes": known}
-    user = user_task(data, **{name: arrays[name] for name in names}, **how)
+    user = user_task(
+        data,
+        **{name: column for name, column in arrays.items() if name in TASK_ARGUMENTS},
+        metric=model.metric,
+        seed=seed,
+        checked=graph,
+        known_classes=known,
+    )
     return user, check_columns(without, user.task.num_features)
 
 
@@ -122,8 +126,7 @@ def class_weights(class_weight: object, classes: np.ndarray, y: Tensor) -> Tenso
         tensor = torch.tensor(weights, dtype=torch.float32)
     except (ValueError, TypeError) as error:
         raise InputError(
-            f"class_weight {str(class_weight)[:60]!r} is not valid ({error}): pass 'balanced' or "
-            "{class: weight}"
+            f"class_weight {str(class_weight)[:60]!r}: {error}; pass 'balanced' or a dict"
         ) from error
     if not (tensor.isfinite() & (tensor >= 0)).all() or not (tensor > 0).any():
         raise InputError("class_weight must be numbers ≥ 0, and at least one of them > 0")

@@ -8,10 +8,8 @@ from typing import Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
-from canet.data.graph_data import GraphObject, NodeSet
+from canet.data.graph_data import MASKS, GraphObject, NodeSet
 from canet.estimator.classifier import NodeClassifier
-
-MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 class OnGraph(ClassifierMixin, BaseEstimator):
@@ -41,9 +39,9 @@ class OnGraph(ClassifierMixin, BaseEstimator):
     def fit(self, X: NodeSet, y: object = None) -> Self:
         """Train with the labels of the nodes X $[n]$; y is ignored, because the graph has it."""
         self.graph_ = self.data  # the same object in every fold, so that it is checked once
-        if any(self.data.get(name) is not None for name in MASKS):
+        if any(self.data.get(name) is not None for name in MASKS.values()):
             self.graph_ = copy(self.data)
-            for name in MASKS:
+            for name in MASKS.values():
                 self.graph_[name] = None
         self.model_ = clone(self.model).fit(self.graph_, train=np.asarray(X))
         self.classes_ = self.model_.classes_

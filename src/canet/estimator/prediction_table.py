@@ -17,12 +17,11 @@ from canet.data.graph_data import GraphLike, GraphObject
 from canet.errors import CanetError, InputError, check_name, warn_user
 from canet.estimator.classifier import NodeClassifier
 from canet.scoring.calibration import Threshold
-from canet.scoring.outcome import Outcome, check_scorable
+from canet.scoring.metrics import Outcome, check_scorable
 from canet.util.files import atomic_path, check_regular
 
 FILES = (".csv", ".parquet")
-VALID = ("val", "valid", "validation")
-"""Names of the validation split."""
+VALID = ("val", "valid", "validation")  # names of the validation split
 
 
 def write_predictions(
@@ -116,8 +115,7 @@ def choose_nodes(data: GraphObject, wanted: str) -> np.ndarray:
             rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(
-            f"cannot read the node ids in '{wanted}': pass a text file with one id per line, or "
-            "split=test"
+            f"cannot read the node ids in '{wanted}': pass a file with one per line, or split=test"
         ) from error
     heads = [cell.lower() for cell in rows[0]] if rows else []
     column = heads.index("id") if "id" in heads else 0
@@ -166,7 +164,7 @@ def _parquet(path: Path) -> Iterator[Callable[[dict[str, list[Any]]], None]]:
     from pyarrow import parquet
 
     with ExitStack() as stack:
-        writer: Any = None
+        writer: parquet.ParquetWriter | None = None
 
         def write(columns: dict[str, list[Any]]) -> None:
             nonlocal writer

@@ -44,10 +44,7 @@ class FitDisplay(Display):
 
 @contextmanager
 def fit_display(stage: str, quiet: bool) -> Iterator[FitDisplay]:
-    """Show one bar for all stages of a fit and begin with `stage`.
-
-    Inside another `fit_display`, such as that of a command that calls `fit`, use its bar.
-    """
+    """Show one bar for all stages of a fit; inside another `fit_display`, use its bar."""
     outer = current_display.get()
     if isinstance(outer, FitDisplay):
         outer.stage(stage)

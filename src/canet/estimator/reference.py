@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from canet.data.task import ShiftTask
-from canet.errors import CanetError, first_line
+from canet.data.task import ShiftTask, sample_nodes
+from canet.errors import CanetError
 from canet.models.reader import Reader
 from canet.nn.model import Prediction
 from canet.scoring.calibration import Calibration
@@ -21,10 +21,6 @@ from canet.util.sparse import select_rows
 MAX_NODES = 5_000
 NUM_NEIGHBOURS = 10
 ROWS_PER_CHUNK = 4_096
-NUMBERS = ("x", "logits", "embedding", "valid_logits", "valid_embedding", "homophily")
-SIGNED = ("environment", "node_ids", "valid_node_ids")
-SHAPES = ["rD", "r", "rC", "rH", "r", "r?", "v", "vC", "v", "vH", "C", "-", "r?", "v?"]
-"""Shape of each field of a `Reference`: a letter for each dimension; ?: it may be empty."""
 PARTS = ("crow_indices", "col_indices", "values")  # tensors of sparse features
 
 
@@ -46,13 +42,10 @@ class Reference:
     valid_embedding: Tensor  # representations $[v, H]$
     # The whole training set:
     train_label_counts: Tensor  # number of training nodes $[C]$ of each class
-    # Share of the edges between training nodes that join equal labels, a scalar; NaN without such
-    # edges.
-    homophily: Tensor
-    # Checksums of the `node_id` of training nodes $[r]$ and validation nodes $[v]$; empty if the
-    # graph has no `node_id`.
-    node_ids: Tensor
-    valid_node_ids: Tensor
+    homophily: Tensor  # share of the edges between its nodes that join equal labels, a scalar
+    # Empty if the graph has no `node_id`:
+    node_ids: Tensor  # checksums of the `node_id` of training nodes $[r]$
+    valid_node_ids: Tensor  # and of validation nodes $[v]$
 
     def novelty_score(self, embedding: Tensor) -> Tensor:
         r"""Return the novelty score $[n]$ of nodes with representations $[n, H]$.
@@ -62,10 +55,6 @@ class Reference:
         that are closer, $\frac{1}{|V|} |\{u : d(u) < d(v)\}|$. A node with score 0.95 is farther
         from the training nodes than 95 % of the validation nodes.
         """
-        if embedding.shape[1] != self.embedding.shape[1]:
-            raise CanetError(
-                "the stored sample of training nodes belongs to another model: save the model again"
-            )
         within = self._distance(self.valid_embedding).sort().values
         rank = torch.searchsorted(within, self._distance(embedding))
         return rank.double() / max(1, within.numel())
@@ -86,27 +75,16 @@ class Reference:
         return named | parts | {"x.shape": torch.tensor(self.x.shape)}
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor], sizes: tuple[int, int]) -> Reference:
-        """Build a reference from the result of `tensors`, for D features and C classes."""
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Reference:
+        """Build a reference from the result of `tensors`."""
         parts: dict[str, Any] = {name: t for name, t in tensors.items() if "." not in name}
-        sparse = [f"x.{part}" for part in (*PARTS, "shape")]
-        if "x" not in parts and all(name in tensors for name in sparse):
-            rows, columns, values, shape = (tensors[name] for name in sparse)
-            try:
-                parts["x"] = torch.sparse_csr_tensor(
-                    rows, columns, values, shape.tolist(), check_invariants=True
-                )
-            except (RuntimeError, TypeError) as error:
-                raise CanetError(f"the sampled x is invalid: {first_line(error)}") from error
-        size = dict(zip("DC", sizes, strict=True))
-        names = [field.name for field in fields(cls)]
-        for name, letters in zip(names, SHAPES, strict=True):
-            if name not in parts or not _is_valid(name, parts[name], letters.strip("-"), size):
-                raise CanetError(
-                    f"the entry '{name}' of the sample of training nodes is missing or does not "
-                    "fit the model"
-                )
-        return cls(**{name: parts[name] for name in names})
+        if "x.shape" in tensors:
+            rows, columns, values, shape = (tensors[f"x.{part}"] for part in (*PARTS, "shape"))
+            size = shape.tolist()
+            parts["x"] = torch.sparse_csr_tensor(rows, columns, values, size, check_invariants=True)
+        if parts.keys() != {field.name for field in fields(cls)}:
+            raise CanetError("its sample of training nodes has other entries")
+        return cls(**parts)
 
     def _distance(self, embedding: Tensor) -> Tensor:
         known = _unit(self.embedding)
@@ -122,12 +100,9 @@ class Reference:
 def build_reference(
     task: ShiftTask, reader: Reader, seed: int, node_id: object = None
 ) -> Reference:
-    """Sample training and validation nodes of a task and predict them with a trained method.
-
-    `node_id` $[N]$ are the ids of the nodes in the user's data. The homophily of a graph store is
-    that of the edges into the sample.
-    """
-    train, valid = sample_of(task.train, seed), sample_of(task.valid, seed)
+    """Sample training and validation nodes of a task, and predict them with a trained method."""
+    sets = (sample_nodes(nodes, MAX_NODES, seed) for nodes in (task.train, task.valid))
+    train, valid = (nodes.sort().values for nodes in sets)
     graph, y = task.data, torch.full_like(task.y, -1)
     y[task.train] = task.y[task.train]
     environment = train[:0] if graph.environment is None else graph.environment[train]
@@ -157,14 +132,6 @@ def build_reference(
     )
 
 
-def sample_of(nodes: Tensor, seed: int) -> Tensor:
-    """Return a random sample of at most 5,000 node ids, in ascending order."""
-    if nodes.numel() <= MAX_NODES:
-        return nodes.sort().values
-    chosen = torch.randperm(nodes.numel(), generator=torch.Generator().manual_seed(seed))
-    return nodes[chosen[:MAX_NODES]].sort().values
-
-
 def id_checksums(node_id: object, nodes: Tensor) -> Tensor:
     """Return checksums $[n]$ of the user's ids of some nodes $[n]$; empty without ids."""
     if node_id is None:
@@ -174,31 +141,10 @@ def id_checksums(node_id: object, nodes: Tensor) -> Tensor:
 
 
 def homophily(edge_index: Tensor, y: Tensor) -> Tensor:
-    """Return the share of edges $[2, E]$ between labelled nodes that join equal labels $[N]$.
-
-    Nodes without a label have -1. Self-loops do not count. NaN if there are no such edges.
-    """
+    """Return the share of edges $[2, E]$ between labelled nodes that join equal labels $[N]$."""
     first, second = y[edge_index]
     counts = (first >= 0) & (second >= 0) & (edge_index[0] != edge_index[1])
     return (first == second)[counts].double().mean()
-
-
-def _is_valid(name: str, tensor: Tensor, letters: str, size: dict[str, int]) -> bool:
-    """Whether a tensor has the shape of these letters, and possible values; learn new sizes."""
-    if tensor.dim() != len(letters.strip("?")):
-        return False
-    if letters.endswith("?") and not tensor.numel():
-        return True
-    for letter, length in zip(letters, tensor.shape, strict=False):
-        if size.setdefault(letter, length) != length or not length:
-            return False
-    values = tensor.values() if tensor.layout == torch.sparse_csr else tensor
-    if name in NUMBERS:
-        is_number = tensor.dtype in (torch.float32, torch.float64)
-        return is_number and (name == "homophily" or bool(values.isfinite().all()))
-    if tensor.dtype != torch.long or (name in ("y", "valid_y") and int(values.max()) >= size["C"]):
-        return False
-    return name in SIGNED or int(values.min()) >= 0
 
 
 def _unit(rows: Tensor) -> Tensor:

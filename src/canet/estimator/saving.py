@@ -9,31 +9,24 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from canet.data.checks import check_metric
 from canet.errors import CanetError, InputError, VersionError
-from canet.estimator.card import model_card
+from canet.estimator.base import BaseClassifier
 from canet.estimator.reference import Reference
-from canet.models import Fitted, MethodClass, all_methods, describe_method, restore
-from canet.store.model_folder import (
-    MODEL,
-    REFERENCE,
-    WEIGHTS,
-    ModelFile,
-    read_model,
-    write_model,
-)
+from canet.estimator.summary import model_card
+from canet.models import MethodClass, all_methods, describe_method, restore
+from canet.store.model_folder import REFERENCE, WEIGHTS, ModelFile, read_model, write_model
 from canet.store.result import versions
 from canet.util.devices import pick_device
-from canet.util.schema import parse
 
-Classifier = TypeVar("Classifier", bound=Any)
-Pairs = list[tuple[bool | int | str, int | float]]  # classes and their weights
+Classifier = TypeVar("Classifier", bound=BaseClassifier)
 OTHERS = {"params", "classes", "num_features", "model", "encoding", "versions"}
 LEARNED = {field.name for field in fields(ModelFile)} - OTHERS
 """Fields of `ModelFile` whose attribute of the model has the same name and an underscore."""
 
 
-def save_classifier(model: Any, folder: Path, keep_reference: bool, overwrite: bool) -> None:
+def save_classifier(
+    model: BaseClassifier, folder: Path, keep_reference: bool, overwrite: bool
+) -> None:
     """Write a fitted `NodeClassifier` to a folder, with or without its reference sample."""
     names = {"method": model.method_name, "backbone": model.backbone and model.backbone_name}
     about, weights = model.fitted_.state()
@@ -78,8 +71,7 @@ def load_classifier(
     elif isinstance(name, str) and name not in all_methods():
         raise VersionError(
             f"'{folder}' is a model of method '{name}', which is not known here: pass its class, "
-            "canet.load(folder, method=CLASS), or install the package or the version of canet that "
-            "adds it"
+            "canet.load(folder, method=CLASS), or install the package that adds it"
         )
     params["device"] = device or params.get("device", "auto")
     try:
@@ -90,17 +82,16 @@ def load_classifier(
         params["device"] = "auto"  # this machine does not have the device of training
     try:
         if isinstance(params.get("class_weight"), list):
-            params["class_weight"] = dict(parse(Pairs, params["class_weight"], folder / MODEL))
+            params["class_weight"] = dict(params["class_weight"])
         model = model_type(**params)
         model._settings()
         fitted = restore(about, tensors[WEIGHTS])
         model.classes_ = np.array(file.classes)
         model.n_features_in_ = file.num_features
         model._set_encoding(file.encoding)
-        _check(file, model, fitted)
-        sample, sizes = tensors.get(REFERENCE), (file.num_features, len(file.classes))
-        model.reference_ = None if sample is None else Reference.from_tensors(sample, sizes)
-    except (CanetError, RecursionError) as error:
+        sample = tensors.get(REFERENCE)
+        model.reference_ = None if sample is None else Reference.from_tensors(sample)
+    except CanetError as error:
         raise VersionError(
             f"the model '{folder}' cannot be used ({error}): use canet "
             f"{file.versions.get('canet')}, which wrote it, or fit the model again"
@@ -112,37 +103,5 @@ def load_classifier(
     return model
 
 
-def _check(file: ModelFile, model: Any, fitted: Fitted) -> None:
-    """Reject content whose parts do not fit together."""
-    num_classes, calibration = len(file.classes), file.calibration
-    sizes, data = (file.num_features, num_classes), file.data
-    counts = [data.get(name) for name in ("nodes", "edges", *file.scores)]
-    numbers = [calibration.temperature, calibration.threshold, *calibration.bias]
-    weights = (tensor.isfinite().all() for tensor in fitted.state()[1].values())
-    is_valid = {
-        "weights": all(weights),
-        "classes": model.classes_.dtype.kind in "biU" and sorted({*file.classes}) == file.classes,
-        "num_features": file.num_features > 0,
-        "model": fitted.sizes in (None, sizes),
-        "encoding": file.encoding is None or len(file.encoding.names) == file.num_features,
-        "left_out": {*file.left_out} <= {*range(file.num_features)},
-        "data": all(isinstance(count, int) for count in counts)
-        and "digest" in data
-        and data.get("largest_class") in range(num_classes),
-        "findings": file.findings is None
-        or {*file.findings.shifted_columns} <= {*range(file.num_features)},
-        "scores": {"train", "valid"} <= file.scores.keys() == file.baselines.keys(),
-        "calibration": np.isfinite(numbers).all()
-        and calibration.temperature > 0
-        and len(calibration.bias) in (0, num_classes)
-        and calibration.positive in ((0, 1) if num_classes == 2 else (None,)),
-    }
-    for name, valid in is_valid.items():
-        if not valid:
-            raise VersionError(f"its entry '{name}' does not fit the others")
-    check_metric(model.metric, num_classes)
-
-
 def _plain(value: object) -> Any:
-    """Return a scalar of numpy as a Python object."""
-    return value.item() if isinstance(value, np.generic) else value
+    return value.item() if isinstance(value, np.generic) else value  # a scalar of numpy

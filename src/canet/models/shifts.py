@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from canet.data.task import ShiftTask, sample_nodes
 from canet.errors import listed
 from canet.scoring.metrics import METRICS
-from canet.util.sparse import to_scipy
+from canet.util.sparse import to_matrix
 from canet.util.torch_state import limited_threads
 
 NUM_GROUPS = 4
@@ -190,8 +190,7 @@ def _components(x: Tensor, rows: np.ndarray) -> Callable[[np.ndarray], np.ndarra
     """
     from sklearn.decomposition import PCA
 
-    is_sparse = x.layout == torch.sparse_csr
-    values: Any = to_scipy(x) if is_sparse else x.numpy()
+    is_sparse, values = x.layout == torch.sparse_csr, to_matrix(x)
     known = values[rows].astype(np.float64)
     if not (known.max(axis=0) - known.min(axis=0)).sum():
         return None

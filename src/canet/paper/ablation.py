@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment, difference, score

@@ -14,7 +14,7 @@ from canet.paper.paper_report import write_report
 from canet.runs import FailedJob, job_folder, run_jobs
 from canet.runs.data import compare_data
 from canet.store import RunConfig, RunFolder, unpack_archive
-from canet.store.folders import folders_below
+from canet.store.run_folder import folders_below
 from canet.util.console import print_table
 
 ALL = "all"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -80,7 +80,7 @@ def curve_figure(comparison: Comparison, legend: Sequence[Contender]) -> Figure 
     return figure
 
 
-def _draw(axes: Any, contender: Contender, curves: Curves, has_band: bool) -> None:
+def _draw(axes: Axes, contender: Contender, curves: Curves, has_band: bool) -> None:
     """The mean over the runs that reached an epoch, and a band of one standard deviation."""
     last = max(map(len, curves)) - 1
     epochs = np.unique(np.linspace(0, last, MAX_POINTS).round().astype(int))

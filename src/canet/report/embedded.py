@@ -9,8 +9,7 @@ from typing import NamedTuple
 from canet.errors import warn_user
 from canet.runs.run import read_failure
 from canet.store import RunFolder
-from canet.store.folders import folders_below
-from canet.store.run_folder import CONFIG
+from canet.store.run_folder import CONFIG, folders_below
 from canet.util.files import read_regular
 
 TYPES = {".png": "image/png", ".svg": "image/svg+xml"}

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
@@ -18,7 +19,7 @@ MARKERS = "osD^vPX*p"
 BACKGROUND_GREY = "0.8"
 """Colour of lines that are not highlighted."""
 LegendPosition = Literal["outside lower center", "outside right center"]
-DOT: Any = {
+DOT: dict[str, Any] = {
     "color": "black",
     "markersize": 3.2,
     "alpha": 0.65,
@@ -43,7 +44,7 @@ def new_figure(rows: int, columns: int, width: float = 5.0, height: float = 3.6)
     return Figure(figsize=(columns * width, rows * height), layout="constrained", dpi=150)
 
 
-def tidy(axes: Any, title: str = "", x: str = "", y: str = "") -> None:
+def tidy(axes: Axes, title: str = "", x: str = "", y: str = "") -> None:
     """Set title and labels; remove the box and add a faint grid."""
     axes.set_title(title, loc="left", fontsize="medium")
     axes.set_xlabel(x)
@@ -54,7 +55,7 @@ def tidy(axes: Any, title: str = "", x: str = "", y: str = "") -> None:
 
 
 def draw_band(
-    axes: Any, x: Sequence[float], runs: Sequence[Sequence[float]], style: Style, label: str
+    axes: Axes, x: Sequence[float], runs: Sequence[Sequence[float]], style: Style, label: str
 ) -> None:
     """Draw the mean over runs as a line, and one standard deviation as a band.
 
@@ -62,7 +63,7 @@ def draw_band(
     """
     centre, spread = np.array([_statistics(scores) for scores in runs]).T
     colour, marker = style.colour, style.marker if len(x) < 30 else ""
-    line: Any = {"linestyle": style.dashes, "linewidth": style.width, "color": colour}
+    line: dict[str, Any] = {"linestyle": style.dashes, "linewidth": style.width, "color": colour}
     axes.plot(x, centre, **line, marker=marker, markersize=4.5, label=label)
     low, high = centre - spread, centre + spread
     if not style.band:
@@ -74,7 +75,7 @@ def draw_band(
 
 
 def draw_bars(
-    axes: Any, groups: Sequence[str], bars: Sequence[tuple[str, str, Sequence[Sequence[float]]]]
+    axes: Axes, groups: Sequence[str], bars: Sequence[tuple[str, str, Sequence[Sequence[float]]]]
 ) -> None:
     """Draw the mean scores of each group as bars side by side, with a dot for each run.
 
@@ -93,7 +94,7 @@ def draw_bars(
     axes.set_ylim(0, 100)
 
 
-def draw_rows(axes: Any, rows: Sequence[tuple[str, str, Sequence[float]]]) -> None:
+def draw_rows(axes: Axes, rows: Sequence[tuple[str, str, Sequence[float]]]) -> None:
     """Draw a row for each label, colour and scores: all runs, their mean and standard deviation.
 
     A dotted line marks the mean of the first row.
@@ -128,7 +129,7 @@ def shades(colour: str, count: int) -> list[str]:
 
 
 def share_legend(
-    figure: Figure, axes: Any, position: LegendPosition = "outside lower center", columns: int = 1
+    figure: Figure, axes: Axes, position: LegendPosition = "outside lower center", columns: int = 1
 ) -> None:
     """Add one legend for all panels, next to or below them, made from the panel `axes`."""
     handles, labels = axes.get_legend_handles_labels()

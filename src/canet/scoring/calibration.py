@@ -13,7 +13,7 @@ from scipy.special import logsumexp, softmax
 from canet.errors import InputError
 from canet.scoring.metrics import rarer_class
 
-MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 50.0
+LOG_TEMPERATURES = math.log(0.05), math.log(50.0)  # smallest and largest
 SAME_PROBABILITY = 1e-9
 """Probabilities with a smaller difference are on the same side of a threshold."""
 LOG_TEMPERATURE_STD, BIAS_STD = 0.5, 4.0  # of the normal priors
@@ -67,15 +67,11 @@ class Calibration:
             prior = (log_temperature / LOG_TEMPERATURE_STD) ** 2 / 2
             return float((losses.sum() + prior) / len(y))
 
-        bounds = (math.log(MIN_TEMPERATURE), math.log(MAX_TEMPERATURE))
-        return cls(math.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x))
+        return cls(math.exp(minimize_scalar(loss, bounds=LOG_TEMPERATURES, method="bounded").x))
 
     @classmethod
     def fit_with_bias(cls, logits: np.ndarray, y: np.ndarray) -> Calibration:
-        """Fit a temperature and one bias per class.
-
-        This is bias-corrected temperature scaling (Alexandari et al., ICML '20).
-        """
+        """Fit a temperature and one bias per class (Alexandari et al., ICML '20)."""
         n, hot = len(y), np.eye(logits.shape[1])[y]
         prior = np.array([LOG_TEMPERATURE_STD, *[BIAS_STD] * logits.shape[1]]) ** -2.0
 
@@ -87,10 +83,7 @@ class Calibration:
             slope = np.array([-(excess * scaled).sum(), *excess.sum(axis=0)])
             return (value + (prior * theta**2).sum() / 2) / n, (slope + prior * theta) / n
 
-        bounds = [
-            (math.log(MIN_TEMPERATURE), math.log(MAX_TEMPERATURE)),
-            *[(None, None)] * logits.shape[1],
-        ]
+        bounds = [LOG_TEMPERATURES, *[(None, None)] * logits.shape[1]]
         start = np.zeros(1 + logits.shape[1])
         theta = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
         return cls(math.exp(theta[0]), theta[1:].tolist())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from scipy.stats import norm, t
+from scipy.stats import norm, rankdata, t
 
 from canet.scoring.metrics import Metric
 
@@ -85,8 +85,6 @@ def auroc(lower: np.ndarray, higher: np.ndarray) -> Estimate:
 
 def auc(lower: np.ndarray, higher: np.ndarray) -> float:
     """Probability that a value of `higher` $[m]$ exceeds one of `lower` $[n]$; ties count half."""
-    from scipy.stats import rankdata
-
     wins = rankdata(np.concatenate([higher, lower]))[: higher.size].sum()
     wins -= higher.size * (higher.size + 1) / 2
     return float(wins / (higher.size * lower.size))

@@ -1,4 +1,4 @@
-"""The metrics: scores between 0 and 1, higher is better. A new metric is one entry of `METRICS`."""
+"""Predictions and labels become a score between 0 and 1. A new metric is one entry of `METRICS`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from torch import Tensor
+
+from canet.errors import InputError, warn_user
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,7 @@ def finite_score(metric: Metric, logits: Tensor, y: Tensor) -> Tensor:
 
 
 def rarer_class(label_counts: Tensor | np.ndarray) -> int:
-    """Return the rarer of two classes, the second if both are equally frequent.
-
-    `label_counts` $[2]$ are the numbers of training nodes.
-    """
+    """Return the rarer of two classes with these counts $[2]$; the second if both are equal."""
     return 0 if label_counts[0] < label_counts[1] else 1
 
 
@@ -101,11 +100,7 @@ def roc_auc(margin: Tensor, positive: Tensor) -> Tensor:
 
 
 def average_precision(margin: Tensor, positive: Tensor) -> Tensor:
-    """Mean precision over the positive nodes, each at its own threshold.
-
-    The precision at a node is the share of positive ones among the nodes that rank at least as
-    high.
-    """
+    """Mean precision over the positive nodes, each among the nodes that rank at least as high."""
     ordered, order = margin.double().sort()
     # The first node with the same score; a NaN is above all scores.
     first = torch.searchsorted(ordered, ordered).clamp(max=ordered.numel() - 1)
@@ -181,3 +176,43 @@ METRICS = {
         ),
     )
 }
+
+
+def check_scorable(metric: str, y: Tensor, num_classes: int) -> None:
+    """Reject labels that the metric cannot score, and warn about unseen classes."""
+    unseen = int((y >= num_classes).sum())
+    if unseen and METRICS[metric].ranks:
+        raise InputError(f"y contains a third class, but {metric} is for two classes")
+    if unseen:
+        warn_user(
+            f"{unseen:,} nodes have a class that did not occur in training, which counts as wrong"
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Predictions of labelled nodes."""
+
+    predicted: Tensor  # predicted class ids $[n]$
+    margin: Tensor  # logit of the second class minus that of the first $[n]$
+    y: Tensor  # class ids $[n]$ of the labels; C, C + 1, ... if they did not occur in training
+    num_classes: int  # number of classes C in training
+    rarer: int | None = None  # the rarer class in training, if there are two
+
+    def score(self, metric: str) -> float:
+        """Return the metric, which scikit-learn would compute from the names of the classes."""
+        found = METRICS[metric].of_class(self.rarer)
+        if found.ranks:
+            margin = self.margin if found.positive else -self.margin
+            return float(found.function(margin, self.y == found.positive))
+        num_classes = max(self.num_classes, int(self.y.max()) + 1)
+        return float(found.function(self.predicted, self.y, num_classes))
+
+    def recall_at_k(self, k: int) -> float:
+        """Return the recall of the rarer class among the k nodes that most likely have it."""
+        if not isinstance(k, int | np.integer) or k < 1:
+            raise InputError(f"k is {k!r}: pass the number of nodes, 1 or more")
+        is_positive = self.y == int(self.rarer or 0)
+        ranked = self.margin if self.rarer else -self.margin
+        top = ranked.argsort(descending=True, stable=True)[:k]
+        return float(is_positive[top].sum() / is_positive.sum())

@@ -23,17 +23,12 @@ from canet.util.files import atomic_path, digest_of, read_regular, sha256, write
 SUFFIX = ".tar.xz"
 MAX_BYTES, MAX_FILES = 2**30, 100_000
 """Limits of an unpacked archive; the largest of our archives has 3 % and 5 % of them."""
-TOO_LARGE = f"it is larger than {MAX_BYTES / 2**30:g} GiB"
-MAX_DECODER_BYTES = 2**27
-"""Memory limit of the decoder; our archives need half of it."""
+TOO_LARGE = f"it has more than {MAX_BYTES / 2**30:g} GiB or {MAX_FILES:,} files"
+MAX_DECODER_BYTES = 2**27  # memory limit of the decoder; our archives need half of it
 
 
 def write_archive(folders: Sequence[RunFolder], target: Path) -> int:
-    """Write finished runs to the file `target`, sorted by their names `NAME/seed-S`.
-
-    Returns:
-        Number of runs in the archive; copies of a run count once.
-    """
+    """Write finished runs to a file, sorted by name, and return how many; copies count once."""
     if not target.name.endswith(SUFFIX):
         raise CanetError(f"'{target}' is not a valid name of an archive: it must end in {SUFFIX}")
     chosen: dict[str, RunFolder] = {}
@@ -57,10 +52,7 @@ def write_archive(folders: Sequence[RunFolder], target: Path) -> int:
 
 
 def unpack_archive(archive: Path, root: Path) -> None:
-    """Unpack all runs into their folders below `root`, except runs that are finished there.
-
-    All files are compared with their checksums before the first one is written.
-    """
+    """Unpack the runs that are not finished below `root`, after all checksums were compared."""
     files: dict[Path, dict[str, bytes]] = {}
     with TemporaryDirectory(prefix="canet-runs-") as folder:
         try:
@@ -78,7 +70,7 @@ def unpack_archive(archive: Path, root: Path) -> None:
 
 @contextmanager
 def open_runs(path: Path) -> Iterator[Path]:
-    """Yield a folder of runs; an archive is unpacked into a temporary folder during the block."""
+    """Yield a folder of runs; an archive is unpacked into a temporary one during the block."""
     if not path.is_file():
         yield path
         return
@@ -109,10 +101,8 @@ def _extract(archive: Path, folder: Path) -> None:
 def _check_members(tar: tarfile.TarFile, archive: Path) -> None:
     """Reject links, folders and devices, and too many or too large files."""
     members = tar.getmembers()
-    if sum(member.size for member in members) > MAX_BYTES:
+    if sum(member.size for member in members) > MAX_BYTES or len(members) > MAX_FILES:
         raise _invalid_archive(archive, TOO_LARGE)
-    if len(members) > MAX_FILES:
-        raise _invalid_archive(archive, f"it has more than {MAX_FILES:,} files")
     for member in members:
         if not member.isreg():
             raise _invalid_archive(archive, f"{member.name[:80]!r} is not a regular file")

@@ -21,10 +21,8 @@ from canet.util.files import MAX_JSON_BYTES, digest_of, read_regular, write_byte
 from canet.util.schema import checksum_mismatch, pack_json, parse
 
 T = TypeVar("T")
-FILES, CONTENT = "files", "content"
-"""Entries of a record: file name → SHA-256, and other content."""
-PLAIN_NAME = re.compile(r"[\w-][\w.-]*")
-"""Names of files in a record; none of them is a path."""
+FILES, CONTENT = "files", "content"  # entries of a record: file name → SHA-256, and other content
+PLAIN_NAME = re.compile(r"[\w-][\w.-]*")  # names of files in a record; none of them is a path
 
 
 class ChecksummedFolder:
@@ -60,7 +58,6 @@ class ChecksummedFolder:
         return content
 
     def read_json(self, name: str) -> Any:
-        """Return the content of a JSON file."""
         return json.loads(self.read_bytes(name))
 
     def read_as(self, kind: type[T], name: str) -> T:
@@ -96,8 +93,7 @@ class ChecksummedFolder:
             raise checksum_mismatch(path)
         if not all(PLAIN_NAME.fullmatch(name) and isinstance(files[name], str) for name in files):
             raise VersionError(
-                f"the record '{path}' must list plain file names with their checksums: write the "
-                "folder again"
+                f"the record '{path}' must list plain file names with their checksums"
             )
         return {FILES: files, CONTENT: content}
 
@@ -131,8 +127,7 @@ def read_file(path: Path) -> bytes:
         return read_regular(path, None if path.suffix == ".safetensors" else MAX_JSON_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise MissingFileError(
-            f"'{path}' is missing: restore it from a copy, or delete its folder and run the "
-            "command that wrote it again"
+            f"'{path}' is missing: restore it, or delete its folder and run the command again"
         ) from error
     except OSError as error:
         raise CanetError(

@@ -35,10 +35,7 @@ class RunConfig:
 
     @property
     def name(self) -> str:
-        """Name of the folder of all runs that differ from this one only in their seed.
-
-        The task of a graph store is its path, of which the name of the last folder is used.
-        """
+        """Name of the folder of all runs that differ only in their seed."""
         content = json.dumps(asdict(self) | {"seed": None}, sort_keys=True)
         digest = hashlib.sha256(content.encode()).hexdigest()
         return f"{Path(self.task).name}-{self.method}-{self.backbone}-{digest[:8]}"
@@ -72,10 +69,7 @@ class RunStart:
 
 
 def group_by_configuration(runs: Iterable[tuple[RunConfig, T]]) -> list[dict[int, T]]:
-    """Group runs that differ only in their seed; each group maps seeds, sorted, to runs.
-
-    Copies of a run count once: the first one is used. Groups are in the order of their first run.
-    """
+    """Group runs by their configuration: seed → run, sorted; of copies, the first is used."""
     groups: dict[str, dict[int, T]] = {}
     for config, run in runs:
         groups.setdefault(config.name, {}).setdefault(config.seed, run)

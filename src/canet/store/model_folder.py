@@ -10,7 +10,6 @@ MODEL_CARD.md                  description of the model for people
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -32,8 +31,7 @@ from canet.util.schema import parse
 
 MODEL = "model.json"
 CARD = "MODEL_CARD.md"
-WEIGHTS, REFERENCE = "weights", "reference"
-"""Beginnings of the names of the tensor files."""
+WEIGHTS, REFERENCE = "weights", "reference"  # beginnings of the names of the tensor files
 TENSORS = re.compile(r"[a-z]+-[0-9a-f]{12}\.safetensors")
 
 
@@ -78,10 +76,7 @@ def write_model(
     card: str,
     overwrite: bool = True,
 ) -> None:
-    """Write a model into a new or empty folder, or replace a model if `overwrite`.
-
-    `tensors` are by the name of their file. The `card` has no checksum: people may edit it.
-    """
+    """Write a model, or replace one if `overwrite`; its card has no checksum: it may be edited."""
     try:
         check_target(folder, overwrite)
         with exclusive_lock(folder, quiet=True):
@@ -114,21 +109,16 @@ def check_target(folder: Path, overwrite: bool = True) -> None:
     ]
     if MODEL in names and not overwrite:
         raise CanetError(
-            f"'{folder}' already contains a model: choose another folder, or pass overwrite=True "
-            "(--overwrite)"
+            f"'{folder}' already contains a model: choose another, or pass overwrite (--overwrite)"
         )
     if others and MODEL not in names:
         raise CanetError(
-            f"'{folder}' contains other files, such as '{others[0]}': choose an empty folder for "
-            "the model"
+            f"'{folder}' contains other files, such as '{others[0]}': choose an empty folder"
         )
 
 
 def read_model(folder: Path) -> tuple[ModelFile, dict[str, dict[str, Tensor]]]:
-    """Read a model and verify its checksums.
-
-    If another process replaces the model at the same time, the new model is read.
-    """
+    """Read a model and verify its checksums; if it is replaced meanwhile, the new one is read."""
     saved = ModelFolder(folder)
     if not saved.finished:
         raise MissingFileError(
@@ -142,8 +132,6 @@ def read_model(folder: Path) -> tuple[ModelFile, dict[str, dict[str, Tensor]]]:
             names = {name.partition("-")[0]: name for name in record[FILES]}
             if WEIGHTS not in names or not all(map(TENSORS.fullmatch, names.values())):
                 raise VersionError(f"'{folder / MODEL}' must name the file of the {WEIGHTS}")
-            if re.search(r"[\ud800-\udfff]", json.dumps(record[CONTENT], ensure_ascii=False)):
-                raise VersionError(f"'{folder / MODEL}' contains text that is not Unicode")
             return model, {kind: saved.read_tensors(name) for kind, name in names.items()}
         except CanetError:
             if saved.read_record() == record:

@@ -14,8 +14,9 @@ not match its digest, the run resumes from the one before.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -27,7 +28,6 @@ from canet.data.digest import DataDigest
 from canet.errors import CanetError, warn_user
 from canet.store.checksums import ChecksummedFolder, read_file
 from canet.store.config import RunConfig, RunStart
-from canet.store.folders import folders_below
 from canet.store.result import RunResult
 from canet.store.tensors import pack
 from canet.util.files import DONE, WriteError, digest_of, write_bytes, write_json
@@ -71,9 +71,7 @@ class RunFolder(ChecksummedFolder):
                 f"cannot write to '{self.path}' ({error.strerror}): choose another folder"
             ) from error
         if self.read_config() != config:
-            raise CanetError(
-                f"'{self.path}' contains a run with other settings: choose another folder"
-            )
+            raise CanetError(f"'{self.path}' has a run with other settings: choose another folder")
         if data is not None:
             self.check_data(data)
         if self.finished:
@@ -153,8 +151,7 @@ class RunFolder(ChecksummedFolder):
             module.load_state_dict(self.read_weights())
         except RuntimeError as error:
             raise CanetError(
-                f"'{self.path / WEIGHTS}' does not match the model: use the method and the "
-                "settings of the run"
+                f"'{self.path / WEIGHTS}' does not match the model: use the settings of the run"
             ) from error
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor]) -> None:
@@ -206,3 +203,31 @@ def find_runs(path: Path) -> list[RunFolder]:
             f"there is no finished run in '{path}': pass the folder that canet train --out wrote"
         )
     return found
+
+
+def _warn(error: OSError) -> None:
+    warn_user(
+        f"cannot read the folder '{error.filename}' ({error.strerror}): its runs are left out"
+    )
+
+
+def folders_below(root: Path, unreadable: Callable[[OSError], None] = _warn) -> Iterator[Path]:
+    """Yield `root` and all folders below it, sorted by name.
+
+    Links are followed, each folder is yielded once, and hidden folders are left out. Nothing is
+    yielded if `root` is a file or missing. `unreadable` is called for a folder that cannot be read.
+    """
+
+    def report(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            unreadable(error)
+
+    seen = set()
+    for path, names, _ in os.walk(root, onerror=report, followlinks=True):
+        target = os.path.realpath(path)
+        if target in seen:
+            names.clear()
+            continue
+        seen.add(target)
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        yield Path(path)

@@ -21,10 +21,8 @@ SHOWN = (
 )
 """Parts of the configuration that a summary has, besides the settings."""
 OOD, LEFT_OUT = "ood/", "left_out/"
-OOD_MEAN = "ood"
-"""Name of the mean score over the OOD sets of a task."""
-OOD_LAST = "ood, last epoch"
-"""Name of the same mean at the last epoch, without selection."""
+OOD_MEAN = "ood"  # name of the mean score over the OOD sets of a task
+OOD_LAST = "ood, last epoch"  # name of the same mean at the last epoch, without selection
 
 
 @dataclass(frozen=True)
@@ -68,8 +66,7 @@ def read_run(folder: RunFolder) -> FinishedRun:
     run = FinishedRun(folder.read_config(), folder.read_result(), folder)
     if not any(name.startswith(OOD) for name in run.scores):
         raise CanetError(
-            f"the run in '{folder.path}' has no score under shift: add a test_ood set to the task "
-            "and train the run again"
+            f"the run in '{folder.path}' has no score under shift: train it with a test_ood set"
         )
     return run
 
@@ -86,11 +83,7 @@ def standard_deviation(values: Sequence[float]) -> float:
 
 
 def summarise(runs: Sequence[ScoredRun], metric: str) -> dict[str, Any]:
-    """Summarise runs that differ only in their seed, as in the output of `canet train --json`.
-
-    Mean, standard deviation and values of each score, between 0 and 1. The standard deviation is
-    that of a sample, 0 for one run.
-    """
+    """Summarise scores of runs that differ only in their seed, as `canet train --json` prints."""
     first = runs[0]
 
     def spread(values: Sequence[float]) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from threading import Thread
 import pytest
 import torch
 
-from canet.data import ShiftTask, file_status, load_task
+from canet.data import file_status, load_task
+from canet.data.task import ShiftTask
 from tests.support.server import Server
 
 

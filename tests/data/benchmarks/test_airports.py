@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from canet.data import DATASETS, ShiftTask, load_task
+from canet.data import DATASETS, load_task
 from canet.data.benchmarks.roles import role_ranks
+from canet.data.task import ShiftTask
 from tests.support.raw_files import without_checksums
 
 

@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from canet.data import ShiftTask, load_task
+from canet.data import load_task
 from canet.data.benchmarks.election import COLUMNS, REGIONS, YEARS
+from canet.data.task import ShiftTask
 from tests.support.raw_files import without_checksums
 
 STATES = {"northeast": 9, "midwest": 17, "south": 1, "west": 4}

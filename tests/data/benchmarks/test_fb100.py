@@ -7,7 +7,8 @@ import scipy.sparse as sp
 import torch
 from scipy.io import savemat
 
-from canet.data import ShiftTask, load_task
+from canet.data import load_task
+from canet.data.task import ShiftTask
 from tests.support.raw_files import without_checksums
 
 SCHOOLS = ("Amherst41", "Cornell5", "Johns Hopkins55", "Reed98")

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from canet.data import ShiftTask, load_task
+from canet.data import load_task
 from canet.data.benchmarks.roads import CITIES
+from canet.data.task import ShiftTask
 from tests.support.raw_files import without_checksums
 
 

@@ -8,10 +8,11 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import contains_self_loops, is_undirected
 
-from canet.data import DATASETS, ShiftTask
+from canet.data import DATASETS
 from canet.data.benchmarks.dataset import Request
 from canet.data.benchmarks.files import RawFiles
 from canet.data.benchmarks.transfer import TransferDataset, split_by_class
+from canet.data.task import ShiftTask
 from canet.models import Trainer
 from tests.support.data_of import data_of
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from canet.data import ShiftTask, load_task
+from canet.data import load_task
+from canet.data.task import ShiftTask
 from tests.support.raw_files import without_checksums
 
 IDS = {"cornell": [0, 2, 3, 4, 1], "texas": [0, 4, 3, 2, 1], "wisconsin": [1, 3, 2, 4, 0]}

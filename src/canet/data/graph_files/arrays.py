@@ -48,17 +48,8 @@ DEFAULT_NAMES = {
     "weight": ("edge_weight",),
     **{role: (role,) for role in ("split", "environment", "time", "sample_weight")},
 }
-OTHER_ARRAYS = {
-    "edge_index",
-    "x",
-    "batch",
-    "metric",
-    "environments",
-    "num_nodes",
-    "encoding",
-    *SPARSE,
-    *MASKS.values(),
-}
+OTHER_ARRAYS = {"edge_index", "x", "batch", "metric", "environments", "num_nodes", "encoding"}
+OTHER_ARRAYS |= {*SPARSE, *MASKS.values()}
 
 
 def array_roles(requested: ReadOptions, available: Collection[str], path: Path) -> Roles:
@@ -66,8 +57,7 @@ def array_roles(requested: ReadOptions, available: Collection[str], path: Path) 
     roles, earlier = requested.roles, requested.earlier
     if roles.source is not None or roles.target is not None:
         raise InputError(
-            f"'{path}' has no columns for the ends of edges: leave out their names, and save the "
-            "edges as edge_index [2, E]"
+            f"'{path}' has no columns for the ends of edges: save them as edge_index [2, E]"
         )
     if (weight := roles.weight or earlier.weight) is not None:
         check_present([weight], available, path, "array")
@@ -79,12 +69,7 @@ def array_roles(requested: ReadOptions, available: Collection[str], path: Path) 
 
 
 class ArrayGraph:
-    """The arrays of a file and their roles.
-
-    Args:
-        path: A `.npz` or `.pt` file.
-        requested: Names of arrays that differ from the default names, and columns to leave out.
-    """
+    """The arrays of a `.npz` or `.pt` file and their roles."""
 
     def __init__(self, path: Path, requested: ReadOptions) -> None:
         self.path, self.has_dates = path, False
@@ -112,9 +97,8 @@ class ArrayGraph:
             return matrix
         except (ValueError, TypeError, IndexError, OverflowError) as error:
             raise InputError(
-                f"the arrays {', '.join(SPARSE)} of '{self.path}' are not a CSR matrix "
-                f"({first_line(error)}): save data, indices, indptr and shape of a "
-                "scipy.sparse.csr_matrix"
+                f"the arrays {', '.join(SPARSE)} of '{self.path}' are not those of a "
+                f"scipy.sparse.csr_matrix ({first_line(error)}): save them again"
             ) from error
 
     def encoding(self) -> Encoding | None:
@@ -180,7 +164,8 @@ class ArrayGraph:
         for name in (name for name in MASKS.values() if name in self.arrays):
             graph[name] = torch.zeros(num_nodes, dtype=torch.bool)
             try:
-                graph[name][check_nodes(self._column(name, report_problem), num_nodes, name)] = True
+                if (rows := self._column(name, report_problem)) is not None:
+                    graph[name][check_nodes(rows, num_nodes, name)] = True
             except InputError as error:
                 report_problem(f"'{self.path}': {error}")
 
@@ -286,8 +271,7 @@ def open_arrays(path: Path) -> dict[str, Any]:
         raise
     except Exception as error:  # zipfile, numpy and torch raise many types for an invalid file
         raise InputError(
-            f"'{path}' cannot be read ({first_line(error)}): save it again with numpy.savez or "
-            "torch.save"
+            f"'{path}' cannot be read ({first_line(error)}): save it again with numpy or torch"
         ) from error
 
 
@@ -327,7 +311,6 @@ def _data_attributes(path: Path) -> dict[str, Any]:
         ) from error
     if type(content) is not Data:
         raise InputError(
-            f"'{path}' contains a {type(content).__name__}, not a PyG Data: save a single graph, "
-            "such as dataset[0]"
+            f"'{path}' contains a {type(content).__name__}: save a PyG Data, such as dataset[0]"
         )
     return {name: value for name, value in content.to_dict().items() if value is not None}

@@ -67,10 +67,7 @@ class Roles:
     def resolve(
         self, available: Collection[str], defaults: Names, path: Path, kind: str = "column"
     ) -> Roles:
-        """Fill roles that are None with the first of their default names that is available.
-
-        Capital letters in default names make no difference.
-        """
+        """Fill roles that are None with the first of their default names that is available."""
         check_present(self.names(), available, path, kind)
         names = asdict(self)
         for role in (role for role, name in names.items() if name is None):
@@ -133,14 +130,6 @@ class ColumnEncoding:
     fill: float | None = None  # None: the mean
     marks_empty: bool = False
 
-    def __post_init__(self) -> None:
-        """Reject content of a file from which no features can be computed."""
-        is_category = self.kind == "category"
-        has_categories = 0 < len({*self.categories}) == len(self.categories)
-        never_empty = is_category or self.kind == "constant"
-        if self.std <= 0 or is_category != has_categories or (never_empty and self.marks_empty):
-            raise ValueError("the entries of a column contradict each other")
-
     @classmethod
     def learn(cls, column: ColumnSummary) -> ColumnEncoding:
         """Learn the encoding of a column that is not empty."""
@@ -159,7 +148,6 @@ class ColumnEncoding:
 
     @property
     def names(self) -> list[str]:
-        """Names of the features."""
         if self.kind == "category":
             return [f"{self.name}={category}" for category in self.categories]
         return [self.name, f"{self.name}=empty"] if self.marks_empty else [self.name]
@@ -189,10 +177,6 @@ class Encoding:
     left_out: tuple[str, ...] = ()  # empty columns, free text, and those the user left out
     fill: Fill = "mean"  # how the number for empty cells was computed
 
-    def __post_init__(self) -> None:
-        if len(self.blocks) < len(self.columns):
-            raise ValueError("two columns have the same name")
-
     @classmethod
     def learn(
         cls,
@@ -220,7 +204,6 @@ class Encoding:
         return f"Encoding({len(self.columns)} columns → {len(self.names)} features)"
 
     def __str__(self) -> str:
-        """Return a line for each column."""
         lines = [repr(self), *(f"  {column}" for column in self.columns)]
         if self.left_out:
             lines.append(f"  left out: {', '.join(self.left_out)}")

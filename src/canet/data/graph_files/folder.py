@@ -39,10 +39,8 @@ from canet.errors import InputError, listed, warn_user
 
 EDGE_COLUMNS = (("source", "target"), ("src", "dst"), ("from", "to"))
 """Names of the two columns of an edge table, in the order of preference."""
-MIN_IDS = 100
-"""With fewer nodes, integers that are all different need not be ids."""
-FIRST_ROWS = 1_000
-"""Rows that are checked before all of them."""
+MIN_IDS = 100  # with fewer nodes, integers that are all different need not be ids
+FIRST_ROWS = 1_000  # rows that are checked before all of them
 DEFAULT_ROLES = Roles(id="id", split="split")
 
 
@@ -166,10 +164,7 @@ class Folder:
 
 
 def read_folder(source: object, requested: ReadOptions, encoding: Encoding | None) -> GraphData:
-    """Read the graph in a folder or in memory.
-
-    Features are encoded by `encoding`, or by a new one if it is None.
-    """
+    """Read a graph in a folder or in memory; if `encoding` is None, learn it."""
     folder = Folder.open(source, requested, encoding)
     nodes, table, summaries = folder.nodes, folder.table, folder.summaries
     messages = []
@@ -209,10 +204,7 @@ def _same_groups(column: pa.ChunkedArray, label: pa.ChunkedArray) -> bool:
 def _read_edges(
     folder: Folder, ids: pa.Array, report_problem: ProblemHandler
 ) -> tuple[np.ndarray, Tensor | None]:
-    """Return the rows $[2, E]$ of sources and targets, and weights $[E]$.
-
-    Edges with unknown nodes are left out.
-    """
+    """Return rows $[2, E]$ of sources and targets that exist, and the weights $[E]$."""
     path, nodes, weight = folder.edges.path, folder.nodes.path.name, folder.roles.weight
     names = [*folder.ends, *([weight] if weight else [])]
     table = folder.edges.read(names, text=folder.ends if ids.type == pa.string() else ())
@@ -255,8 +247,7 @@ def _check_ids(ids: pa.Array, path: Path, report_problem: ProblemHandler) -> Non
     if ids.null_count:
         row = pc.index(ids.is_null(), True).as_py() + 1
         report_problem(
-            f"'{path}' has {ids.null_count:,} nodes without an id, the first in row {row:,}: give "
-            "every node an id"
+            f"'{path}' has {ids.null_count:,} nodes without an id: add them, first in row {row:,}"
         )
     first = pc.index_in(ids, value_set=ids).to_numpy(zero_copy_only=False)
     repeated = ids.filter(pa.array(first != np.arange(len(ids)))).drop_null()

@@ -23,15 +23,11 @@ from canet.errors import InputError, listed
 from canet.util.console import table_text
 from canet.util.sparse import adjacency, to_scipy
 
-MIN_LABELLED_NODES = 5
-"""A class with fewer labelled nodes gets a warning."""
-MAX_ROWS = 20
-"""Rows of a table in the terminal."""
-MAX_UNSCALED = 1e4
-"""A feature with larger values gets a warning, because it dominates the others."""
+MIN_LABELLED_NODES = 5  # a class with fewer labelled nodes gets a warning
+MAX_ROWS = 20  # rows of a table in the terminal
+MAX_UNSCALED = 1e4  # a feature with larger values gets a warning, because it dominates the others
 KINDS = {"O": "text", "b": "boolean", "i": "integer", "u": "integer", "f": "number"}
-Table = tuple[str, list[str], list[list[str]]]
-"""Title, column names and rows."""
+Table = tuple[str, list[str], list[list[str]]]  # title, column names and rows
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,6 @@ class Inspection:
     encoding: Encoding | None = None  # None if the graph is invalid or has arrays
 
     def to_json(self) -> dict[str, Any]:
-        """Return the content of a JSON file."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -112,7 +107,7 @@ class Inspection:
         return tables
 
 
-def inspect_graph(source: Any, edges: Any = None, **arguments: Any) -> Inspection:
+def inspect_graph(source: object, edges: object = None, **arguments: Any) -> Inspection:
     """Describe a graph and its likely problems, even if it is invalid: `print` the result.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from canet.data.graph_data import GraphData
 from canet.data.graph_files.arrays import read_arrays
@@ -16,8 +16,6 @@ from canet.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
     from torch_geometric.data import Data
-
-    from canet.data.graph_store import GraphStore
 
 ARRAY_FILES = (".npz", ".pt", ".pth")
 
@@ -108,39 +106,32 @@ def read_graph(
 
 
 def read_columns(
-    source: Any, options: ReadOptions, encoding: Encoding | None = None, in_memory: bool = True
+    source: object, options: ReadOptions, encoding: Encoding | None = None, in_memory: bool = True
 ) -> GraphData:
-    """Read a graph as `read_graph` does, without importing PyG.
-
-    Unless `in_memory`, features and edges of a graph store stay on disk.
-    """
+    """Read a graph as `read_graph` does, without PyG; a store stays on disk unless `in_memory`."""
     from canet.data.graph_store import GraphStore, is_graph_store  # needs torch
 
     place = graph_path(source) if isinstance(source, str | Path) else source
     if isinstance(place, Path) and is_graph_store(place):
         place = GraphStore(place)
     if isinstance(place, GraphStore):
-        _check_store(place, options, encoding)
+        if options.roles != Roles() or options.without:
+            raise InputError(
+                f"'{place.path}' is a graph store, whose label and other columns were chosen by "
+                "canet convert: leave out the names of columns, or convert the graph again"
+            )
+        if place.encoding is not None and encoding not in (None, place.encoding):
+            raise InputError(
+                f"the columns of '{place.path}' were encoded in another way than in training: "
+                "convert it again with canet convert --like, and the store of training"
+            )
         graph = place.load() if in_memory else place.open()
+    elif isinstance(place, Path) and not place.is_dir():
+        graph = read_arrays(place, options, encoding)
     else:
-        is_file = isinstance(place, Path) and not place.is_dir()
-        graph = (read_arrays if is_file else read_folder)(place, options, encoding)
+        graph = read_folder(place, options, encoding)
     graph.source = GraphSource(place, options, graph.x)
     return graph
-
-
-def _check_store(store: GraphStore, options: ReadOptions, encoding: Encoding | None) -> None:
-    """Reject names of columns for a store, and a store with another encoding than a model."""
-    if options.roles != Roles() or options.without:
-        raise InputError(
-            f"'{store.path}' is a graph store, whose label and other columns were chosen by canet "
-            "convert: leave out the names of columns, or convert the graph again"
-        )
-    if store.encoding is not None and encoding not in (None, store.encoding):
-        raise InputError(
-            f"the columns of '{store.path}' were encoded in another way than in training: convert "
-            "the graph again with canet convert --like STORE, where STORE is the graph of training"
-        )
 
 
 def graph_path(path: Path | str) -> Path:
@@ -148,8 +139,7 @@ def graph_path(path: Path | str) -> Path:
     location = Path(path)
     if not location.exists():
         raise InputError(
-            f"'{location}' does not exist: pass a folder with nodes.csv and edges.csv, a .npz file "
-            "or a .pt file"
+            f"'{location}' does not exist: pass a folder with two tables, a .npz or a .pt file"
         )
     if not location.is_dir() and location.suffix not in ARRAY_FILES:
         raise InputError(

@@ -18,16 +18,14 @@ from canet.data.graph_files.values import ProblemHandler, as_numbers, can_parse
 from canet.errors import InputError, listed
 
 KINDS = {pa.int64(): "number", pa.float64(): "number", pa.bool_(): "boolean", TIMESTAMP: "date"}
-MAX_CATEGORIES = 10_000
-"""A text column with more distinct values is never a feature."""
+MAX_CATEGORIES = 10_000  # a text column with more distinct values is never a feature
 FEW_CATEGORIES = 50
 """A text column with more distinct values, and more than half the number of nodes, is rejected,
 because it looks like a name or an id.
 """
 MIN_NUMBERS, MIN_WORDS = 0.8, 5
 """A text column with more distinct values, and a larger share of numbers, is reported."""
-MAX_COPIED_CELLS = 2**24
-"""Numbers that are copied at once, unless a single column has more."""
+MAX_COPIED_CELLS = 2**24  # numbers that are copied at once, unless a single column has more
 
 
 @dataclass(frozen=True)
@@ -57,10 +55,7 @@ class ColumnSummary:
 def summarise(
     table: pa.Table, names: Sequence[str], is_non_test: np.ndarray, fill: str = "mean"
 ) -> dict[str, ColumnSummary]:
-    """Summarise the columns `names`, with a mask $[N]$ of the nodes outside the test set.
-
-    `fill` is the statistic that replaces empty numbers: `mean`, `median` or `most_frequent`.
-    """
+    """Summarise columns on a mask $[N]$ of nodes; `fill` is the statistic for empty numbers."""
     summaries, numeric = {}, []
     for name in names:
         if table[name].null_count == table.num_rows:
@@ -142,10 +137,7 @@ def check_learnable(
     num_non_test: int,
     report_problem: ProblemHandler,
 ) -> list[str]:
-    """Report columns that cannot be features, and return those with free text, to leave out.
-
-    `num_non_test` nodes are outside the test set.
-    """
+    """Report columns that cannot be features, and return those with free text, to leave out."""
     columns, free_text = list(summaries.values()), []
     for column in columns:
         name, count = column.name, len(column.words)
@@ -165,8 +157,7 @@ def check_learnable(
     check_finite(columns, path, report_problem)
     if not any(c.varies or c.marks_empty for c in columns if c.name not in free_text):
         report_problem(
-            f"'{path}' has no feature column with different values: add one, for example the "
-            "degree of each node"
+            f"'{path}' has no feature column with different values: add one, such as node degrees"
         )
     return free_text
 

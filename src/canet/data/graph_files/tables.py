@@ -26,8 +26,7 @@ from canet.util.files import check_regular
 from canet.util.memory import check_memory
 
 TIMESTAMP = pa.timestamp("us")
-BLOCK_BYTES = 2**23
-"""Part of a CSV file that a thread reads at once; a row must fit into it."""
+BLOCK_BYTES = 2**23  # part of a CSV file that a thread reads at once; a row must fit into it
 BUFFER_BYTES = 2**20
 """Buffer for a column of a Parquet file; without it the whole file would be read into memory."""
 EMPTY_WORDS = ("na", "n/a", "#n/a", "nan", "null", "none", "?", "-")
@@ -190,11 +189,7 @@ def _parse_formatted(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _clean_text(column: pa.ChunkedArray, can_parse: bool) -> pa.ChunkedArray:
-    """Remove leading spaces and empty cells from the text of a CSV file.
-
-    If `can_parse`, return formatted numbers, and numbers, dates and booleans with words for empty
-    cells, as numbers, dates and booleans.
-    """
+    """Remove leading spaces and empty cells from text of a CSV file; parse it if `can_parse`."""
     column = pc.utf8_ltrim_whitespace(column)
     column = pc.if_else(pc.equal(column, ""), None, column)
     if not can_parse:
@@ -238,7 +233,7 @@ def find_table(folder: Path, name: str) -> TableFile:
             table = TableFile(path, names, lines.line_num)
         else:
             table = TableFile(path, pq.ParquetFile(path).schema_arrow.names)
-    _check_header(table)
+    _check_header(table.path, table.columns)
     return table
 
 
@@ -265,8 +260,7 @@ def _read_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _check_header(table: TableFile) -> None:
-    path, columns = table.path, table.columns
+def _check_header(path: Path, columns: list[str]) -> None:
     if not columns:
         raise InputError(f"'{path}' is empty: its first line must contain the column names")
     if len(columns) == 1 and re.search("[;\t]", columns[0]):
@@ -281,12 +275,6 @@ def _check_header(table: TableFile) -> None:
     (name, count), *_ = Counter(columns).most_common(1)
     if count > 1:
         raise InputError(f"'{path}' has two columns with the name '{name}': rename one of them")
-
-
-EXAMPLES = (
-    "pass a folder with nodes.csv and edges.csv, a tuple of two tables (nodes, edges), a networkx "
-    "graph, or a PyG Data"
-)
 
 
 def is_table(source: object) -> bool:
@@ -315,7 +303,10 @@ def tables_in_memory(source: object) -> tuple[MemoryTable, MemoryTable]:
                 "for the type, or use data.to_homogeneous() and add one-hot types to x"
             )
         what = "only one table" if is_table(source) else f"a {kind}"
-        raise InputError(f"the graph is {what}: {EXAMPLES}")
+        raise InputError(
+            f"the graph is {what}: pass a folder with nodes.csv and edges.csv, a tuple of two "
+            "tables (nodes, edges), a networkx graph, or a PyG Data"
+        )
     nodes, edges = source
     return _table(nodes, "nodes"), _table(edges, "edges")
 

@@ -30,17 +30,13 @@ def raise_error(problem: str) -> NoReturn:
 
 
 def as_numbers(column: ArrowColumn) -> np.ndarray:
-    """Return numbers, booleans (0 and 1) or dates (seconds since 1970) as float64 $[n]$.
-
-    Empty cells are NaN.
-    """
+    """Return numbers, booleans (0 and 1) or dates (seconds) as float64 $[n]$; NaN if empty."""
     if column.type == TIMESTAMP:
         return as_numbers(column.cast(pa.int64())) / 1e6
     return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
 
 
 def as_text(column: ArrowColumn) -> ArrowColumn:
-    """Convert a column to strings."""
     if column.type == pa.bool_():
         return pc.if_else(column, "True", "False")
     return column.cast(pa.string())
@@ -127,10 +123,7 @@ def add_split(
 def add_time(
     graph: GraphData, column: ArrowColumn, name: str, path: Path, report_problem: ProblemHandler
 ) -> bool:
-    """Add times $[n]$, NaN for empty cells, and return whether they were dates.
-
-    Dates become seconds since 1970.
-    """
+    """Add times $[n]$, dates as seconds since 1970, and return whether they were dates."""
     if column.type == pa.bool_():
         column = as_text(column)
     for kind in (pa.float64(), TIMESTAMP, pa.timestamp("us", "UTC")):

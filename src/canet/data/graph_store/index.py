@@ -1,7 +1,8 @@
-"""The index of a graph store: sizes, names, and type, shape and SHA-256 of each array."""
+"""The index of a graph store, and the check of its arrays against it."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from dataclasses import dataclass
@@ -18,8 +19,8 @@ from canet.util.schema import CHECKSUM, checksum_mismatch, pack_json, parse
 
 INDEX = "index.json"
 FORMAT, VERSION = "canet graph store", 1
-HEADER_BYTES = 128
-"""Length of the header of each `.npy` file."""
+NUMBERS_AT_ONCE = 2**20
+HEADER_BYTES = 128  # length of the header of each `.npy` file
 SPARSE = ("feature_rowptr", "feature_columns", "feature_values")
 TYPES = {
     "rowptr": "<i8",
@@ -77,7 +78,6 @@ class Index:
         n, e, d = self.num_nodes, self.num_edges, self.num_features
         names = self.arrays.keys()
         features = names & {"features", *SPARSE}
-        lists = {"classes": self.classes, "environments": self.environments}
         valid = {
             "num_nodes": n > 0,
             "num_edges": e >= 0,
@@ -86,7 +86,6 @@ class Index:
             "encoding": self.encoding is None or len(self.encoding.names) == d,
             "arrays": {"rowptr", "neighbours"} <= names
             and features in (set(), {"features"}, {*SPARSE}),
-            **{k: not v or np.array(v).dtype.kind in "biU" for k, v in lists.items()},
         }
         entries = self.arrays[SPARSE[2]].shape[:1] if SPARSE[2] in names else []
         shapes = {"neighbours": [e], "weight": [e], "features": [n, d]}
@@ -139,3 +138,45 @@ def read_index(folder: Path) -> Index:
             "from a copy, or write the store again"
         )
     return index
+
+
+def check_array(index: Index, folder: Path, name: str) -> None:
+    """Reject an array that has changed or has a number out of range; it is read once, in pieces.
+
+    A checksum shows that a file is the one that was written, not that its writer was honest: a
+    number out of range would read memory outside of an array.
+    """
+    path, stored, digest = folder / f"{name}.npy", index.arrays[name], hashlib.sha256()
+    num_entries = index.arrays[SPARSE[2]].shape[0] if SPARSE[2] in index.arrays else 0
+    pointers = ("rowptr", SPARSE[0])
+    limits = {
+        pointers[0]: (0, index.num_edges),
+        pointers[1]: (0, num_entries),
+        "neighbours": (0, index.num_nodes - 1),
+        SPARSE[1]: (0, index.num_features - 1),
+        "labels": (-1, len(index.classes) - 1),
+        "split": (-1, len(index.splits) - 1),
+        "environment": (-1, len(index.environments) - 1),
+    }
+    dtype = stored.dtype if name in {*limits, "loops"} else "u1"
+    low, high, increase, num_nonzero = np.inf, -np.inf, True, 0
+    with path.open("rb") as file:
+        digest.update(file.read(HEADER_BYTES))
+        while len(piece := np.fromfile(file, dtype, NUMBERS_AT_ONCE)):
+            digest.update(piece.data)
+            if name in pointers:
+                increase &= bool(piece[0] >= high and (piece[1:] >= piece[:-1]).all())
+            if name in limits:
+                low, high = min(low, piece.min()), max(high, piece.max())
+            elif name == "loops":
+                num_nonzero += int(np.count_nonzero(piece))
+    if digest.hexdigest() != stored.sha256:
+        raise checksum_mismatch(path)
+    first, last = limits.get(name, (low, high))
+    is_valid, expected = first <= low and high <= last, f"numbers from {first:,} to {last:,}"
+    if name in pointers:
+        is_valid, expected = increase and (low, high) == (first, last), f"increasing {expected}"
+    elif name == "loops":
+        is_valid, expected = num_nonzero == index.num_loops, f"{index.num_loops:,} nonzero numbers"
+    if not is_valid:
+        raise InputError(f"'{path}' must contain {expected}: write the store again")

@@ -12,33 +12,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-MAX_NODES = 2**32
-"""With more nodes, a key would need more than 64 bits."""
-NUM_RANGES = 256
-"""Their numbers fit into one byte."""
+MAX_NODES = 2**32  # with more nodes, a key would need more than 64 bits
+NUM_RANGES = 256  # their numbers fit into one byte
 BYTES_PER_EDGE = 48
 """Memory of one edge while a range is sorted: its key, weight and position, and copies."""
-MIN_EDGES = 4
-"""Smallest number of edges that are sorted at once; see `EdgeSort._divided`."""
+MIN_EDGES = 4  # smallest number of edges that are sorted at once; see `EdgeSort._divided`
 KEY = np.dtype(np.uint64)
 KEY_AND_WEIGHT = np.dtype([("key", np.uint64), ("weight", np.float32)])
 """The two types of an array of edges: without and with weights."""
-
-
-class SortedEdges(NamedTuple):
-    """Distinct edges $[n]$, sorted by target, then by source; the weights may be None.
-
-    The edges of a sorted graph come as several of these, one after the other. The edges into one
-    node can be divided between two of them.
-    """
-
-    target: np.ndarray
-    source: np.ndarray
-    weight: np.ndarray | None
 
 
 class EdgeSort:
@@ -72,15 +56,18 @@ class EdgeSort:
         if sum(map(len, self._waiting)) >= self.max_edges // 2:
             self._write_waiting()
 
-    def parts(self) -> Iterator[SortedEdges]:
-        """Yield the sorted edges in parts, and remove the temporary files."""
+    def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
+        """Yield targets, sources and weights $[n]$ of the edges in parts, sorted in this order.
+
+        The edges into one node can be divided between two parts.
+        """
         self._write_waiting()
         mask = (np.uint64(1) << self._shift) - np.uint64(1)
         for edges in self._sorted(self._ranges):
             key = _keys(edges)
             weight = None if edges.dtype == KEY else edges["weight"]
             target, source = key >> self._shift, key & mask
-            yield SortedEdges(target.view(np.int64), source.view(np.int64), weight)
+            yield target.view(np.int64), source.view(np.int64), weight
 
     def _write_waiting(self) -> None:
         if self._waiting:
@@ -169,10 +156,7 @@ def _distinct(edges: np.ndarray) -> np.ndarray:
 
 
 def _order(key: np.ndarray) -> np.ndarray:
-    """Return the positions $[n]$ of sorted keys.
-
-    If key and position fit into one number, sorting these numbers is much faster than `argsort`.
-    """
+    """Return the order $[n]$ of keys; sorting key and position as one number is much faster."""
     low, position_bits = key.min(), len(key).bit_length()
     if int(key.max() - low).bit_length() + position_bits > 64:
         return np.argsort(key)

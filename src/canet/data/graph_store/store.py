@@ -28,8 +28,7 @@ from torch import Tensor
 from canet.data.digest import DataDigest
 from canet.data.graph_data import MASKS, GraphData
 from canet.data.graph_files.values import MISSING_CLASS
-from canet.data.graph_store.contents import check_array
-from canet.data.graph_store.index import SPARSE, read_index
+from canet.data.graph_store.index import SPARSE, check_array, read_index
 from canet.data.labels import Labels
 from canet.errors import CanetError, ChecksumError, InputError, MissingFileError, unknown_name
 from canet.util.files import digest_of
@@ -285,10 +284,7 @@ class GraphStore:
 
 
 def _named(labels: Labels) -> np.ndarray:
-    """Return the name $[N]$ of each code, as `read_graph` returns classes.
-
-    Unknown is -1 for integers and None for strings.
-    """
+    """Return the name $[N]$ of each code; -1 (integers) or None (strings) if it is unknown."""
     if labels.names.dtype.kind in "Ub":
         return np.array([*labels.names.tolist(), None], dtype=object)[labels.codes]
     return np.array([*labels.names, MISSING_CLASS], dtype=np.int64)[labels.codes]

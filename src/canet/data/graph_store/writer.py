@@ -38,8 +38,7 @@ from canet.util.locks import LOCK, remove_abandoned_folders
 from canet.util.schema import pack_json
 
 MIN_MEMORY = 2**12
-BYTES_PER_FEATURE = 16
-"""Memory of one feature while a piece is checked: the number and its copies."""
+BYTES_PER_FEATURE = 16  # memory of one feature while a piece is checked: the number and its copies
 
 
 class ArrayFile:
@@ -54,10 +53,7 @@ class ArrayFile:
         self._file.flush()  # a full disk is an error here
 
     def finish(self, shape: tuple[int, ...]) -> StoredArray:
-        """Write the header (version 1.0), close the file, and return its entry in the index.
-
-        The header comes last, because the shape is not known before.
-        """
+        """Write the header with the shape, close the file, and return its entry in the index."""
         start = b"\x93NUMPY\x01\x00" + (HEADER_BYTES - 10).to_bytes(2, "little")
         text = repr({"descr": self.dtype.str, "fortran_order": False, "shape": shape}).encode()
         self._file.seek(0)
@@ -391,7 +387,6 @@ def _integers(nodes: Column, name: str) -> np.ndarray:
     array = as_array(nodes, name)
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise InputError(
-            f"{name} contains {dtype_name(array)} of shape {list(array.shape)}: pass integers of "
-            "shape [edges]"
+            f"{name} contains {dtype_name(array)} of shape {list(array.shape)}: pass integers [n]"
         )
     return array
