@@ -109,7 +109,7 @@ def check_target(folder: Path, overwrite: bool = True) -> None:
     ]
     if MODEL in names and not overwrite:
         raise CanetError(
-            f"'{folder}' already contains a model: choose another, or pass overwrite (--overwrite)"
+            f"'{folder}' already contains a model: choose another, or overwrite=True (--overwrite)"
         )
     if others and MODEL not in names:
         raise CanetError(
