@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from canet.data import DATASETS, GENERATORS, ShiftTask, describe, file_status, load_task
+from canet.data import DATASETS, GENERATORS, describe, file_status, load_task
 from canet.data.benchmarks import catalog
 from canet.data.benchmarks.dataset import PROTOCOLS
 from canet.data.benchmarks.spurious import NUM_DOMAINS
+from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError
 
 LoadTask = Callable[..., ShiftTask]
