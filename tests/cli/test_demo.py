@@ -83,7 +83,7 @@ def test_demo_says_who_is_above_and_whether_by_more_than_the_spread(
 ) -> None:
     scores = (erm, ours, [0.5, 0.5], [0.99, 0.99])
     lines = [
-        DemoScores(model, Score([0.9]), Score(ood, digits=1), [])
+        DemoScores(model.label, "", Score([0.9]), Score(ood, digits=1), [])
         for model, ood in zip(MODELS, scores, strict=True)
     ]
     assert demo.verdict(lines) == f"Under shift {text}"
