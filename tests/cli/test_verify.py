@@ -13,7 +13,7 @@ from canet.errors import CanetError
 from canet.methods import METHODS
 from canet.models import Trainer
 from canet.paper.reproduce import available_features
-from canet.report.results import find_results
+from canet.report.comparison import find_results
 from canet.store import RunFolder
 from canet.store.model_folder import write_model
 from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS

@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from canet.report.comparison import compare
+from canet.report.comparison import compare, find_results
 from canet.report.curves import MAX_BANDS, MAX_POINTS, curve_figure, read_curves
-from canet.report.results import find_results
-from canet.report.sections import legend
+from canet.report.html import legend
 from tests.support.finished import make_config, write_run
 
 SCORES = {"test_id": 0.9, "ood/near": 0.6, "ood/far": 0.5}

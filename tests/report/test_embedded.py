@@ -20,8 +20,8 @@ def test_a_figure_in_two_formats_is_embedded_once_as_svg(tmp_path: Path) -> None
     for name in ("b-plot.png", "b-plot.svg", "a.png", "notes.txt"):
         (tmp_path / name).write_bytes(SVG.encode() if name.endswith("svg") else PNG)
     first, second = embedded.figures(tmp_path)
-    assert (first.title, first.uri[:22]) == ("A", "data:image/png;base64,")
-    assert (second.title, second.uri[:26]) == ("B: plot", "data:image/svg+xml;base64,")
+    assert (first[0], first[1][:22]) == ("A", "data:image/png;base64,")
+    assert (second[0], second[1][:26]) == ("B: plot", "data:image/svg+xml;base64,")
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"rows": [[3]]}'])
@@ -59,7 +59,7 @@ def test_only_pictures_inside_the_folder_are_embedded(tmp_path: Path) -> None:
     (inside / "link.png").symlink_to(outside / "photo.png")
     (inside / "real.png").write_bytes(PNG)
     with pytest.warns(InputWarning, match="link"):
-        assert [figure.title for figure in embedded.figures(inside)] == ["Real"]
+        assert [title for title, _ in embedded.figures(inside)] == ["Real"]
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "figures").symlink_to(outside)
     with pytest.warns(InputWarning, match="photo"):

@@ -2,19 +2,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from canet.report.comparison import Ranking, ReportContext, compare
-from canet.report.overview import count_best, make_overview
+from canet.report.comparison import Ranking, ReportContext, compare, find_results
+from canet.report.html import Section, count_best, make_overview
 from canet.report.page_tables import PageTable
-from canet.report.results import find_results
 from canet.report.score import Published, Score
-from canet.report.sections import make_section
 from tests.support.finished import make_config, write_run
 
 
 def overview(root: Path, context: ReportContext | None = None) -> tuple[list[Ranking], PageTable]:
     context = context or ReportContext()
     comparisons = compare(find_results(root)[0], context)
-    return make_overview([make_section(one, context) for one in comparisons], context)
+    return make_overview([Section(one, context) for one in comparisons], context)
 
 
 def write(root: Path, **scores: float) -> None:

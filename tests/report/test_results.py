@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from canet.errors import CanetError, InputWarning
-from canet.report.results import find_results
+from canet.report.comparison import find_results
 from canet.store.summary import OOD_MEAN
 from tests.support.finished import make_config, write_run
 

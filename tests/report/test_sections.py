@@ -8,11 +8,10 @@ from canet.data import WITHOUT_SPURIOUS
 from canet.defaults import unsearched
 from canet.methods.base import Findings
 from canet.paper.paper_report import CONTEXT
-from canet.report.comparison import compare
+from canet.report.comparison import compare, find_results
+from canet.report.html import Section
 from canet.report.page_tables import Column, PageTable, sort_key
-from canet.report.results import find_results
 from canet.report.score import Score
-from canet.report.sections import Section, make_section
 from canet.store import RunConfig
 from tests.support.finished import change_result, make_config, write_run
 from tests.support.reproduction import Maker
@@ -22,7 +21,7 @@ SCORES = {"ood/domain 4": 0.6, "ood/domain 5": 0.5, "test_id": 0.9}
 
 def section(root: Path) -> Section:
     (comparison,) = compare(find_results(root)[0], CONTEXT)
-    return make_section(comparison, CONTEXT)
+    return Section(comparison, CONTEXT)
 
 
 def rows(shown: PageTable) -> dict[str, dict[str, Score]]:

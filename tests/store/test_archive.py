@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from canet.errors import CanetError, ChecksumError, MissingFileError
-from canet.report.results import find_results
+from canet.report.comparison import find_results
 from canet.store import RunFolder, find_runs, open_runs, unpack_archive, write_archive
 from canet.store import archive as archives
 from canet.store.run_folder import CONFIG, MARKER, RESULT, WEIGHTS

@@ -1,23 +1,27 @@
-"""Group runs into comparisons, average them, and rank the methods."""
+"""Read finished runs, group them into comparisons, average them, and rank the methods."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
 from canet.data import CENTRED_PER_GRAPH, DATASETS, WITHOUT_SPURIOUS
+from canet.errors import CanetError, warn_user
 from canet.methods import BACKBONES
 from canet.models import all_methods
 from canet.report.labels import SEARCHED_LABEL, backbone_label, method_label
 from canet.report.score import Published, Score, to_percent
-from canet.store import RunConfig
-from canet.store.summary import LEFT_OUT, OOD, OOD_MEAN, FinishedRun
+from canet.store import RunConfig, find_runs
+from canet.store.config import group_by_configuration
+from canet.store.summary import LEFT_OUT, OOD, OOD_MEAN, FinishedRun, read_run
 from canet.util.colour import Colour
 
 
@@ -143,9 +147,8 @@ class Lead(StrEnum):
 
 @dataclass(frozen=True)
 class Ranking:
-    """The contenders with one backbone, sorted by their score under shift, the best first."""
+    """At least two contenders, sorted by their score under shift, the best first."""
 
-    backbone: str
     ranked: list[Contender]
 
     @cached_property
@@ -159,21 +162,17 @@ class Ranking:
         """Labels of the best contenders, sorted, each once."""
         return sorted({contender.label for contender in self.best}, key=str.casefold)
 
-    @property
-    def runner_up(self) -> Contender | None:
-        return self.ranked[1] if len(self.ranked) > 1 else None
-
     @cached_property
     def points(self) -> float:
-        """Percentage points between the first and the second; NaN if there is only one."""
-        first, *others = (contender.score(OOD_MEAN).mean for contender in self.ranked)
-        return to_percent(first - others[0]) if others else math.nan
+        """Percentage points between the first and the second."""
+        first, second = (contender.score(OOD_MEAN).mean for contender in self.ranked[:2])
+        return to_percent(first - second)
 
     @cached_property
-    def lead(self) -> Lead | None:
-        """How large the lead of the first is; None if there is only one contender."""
-        scores = [contender.score(OOD_MEAN) for contender in self.ranked[:2]]
-        return Lead.of(*scores) if len(scores) == 2 else None
+    def lead(self) -> Lead:
+        """How large the lead of the first is."""
+        first, second = (contender.score(OOD_MEAN) for contender in self.ranked[:2])
+        return Lead.of(first, second)
 
 
 @dataclass(frozen=True)
@@ -195,8 +194,7 @@ class Comparison:
 
     @property
     def backbones(self) -> list[str]:
-        configs = [contender.config for contender in self.contenders]
-        found = dict.fromkeys(config.backbone for config in configs if config.has_backbone)
+        found = dict.fromkeys(c.config.backbone for c in self.contenders if c.config.has_backbone)
         return [*found] or [""]
 
     def title_of(self, backbone: str) -> str:
@@ -208,16 +206,37 @@ class Comparison:
 
     def of(self, backbone: str) -> list[Contender]:
         """Contenders with this backbone, or without one, sorted by score under shift."""
-        configs = ((c, c.config) for c in self.contenders)
-        chosen = [
-            c for c, config in configs if config.backbone == backbone or not config.has_backbone
-        ]
+        chosen = (c for c in self.contenders if c.config.backbone in (backbone, c.config.method))
         return sorted(chosen, key=_by_score)
 
     def ranking(self, backbone: str) -> Ranking | None:
-        """Rank the contenders with this backbone; None if none has a score under shift."""
+        """Rank the contenders with this backbone; None if fewer than two have a score."""
         ranked = [c for c in self.of(backbone) if c.is_ranked and c.score(OOD_MEAN).is_finite]
-        return Ranking(backbone, ranked) if ranked else None
+        return Ranking(ranked) if len(ranked) > 1 else None
+
+
+def find_results(root: Path) -> tuple[list[FinishedRun], list[str]]:
+    """Return the finished runs at or below `root`, and an error message for each unreadable run.
+
+    Runs that differ only in their seed follow each other, sorted by seed. If a run was copied, the
+    first copy is used. Each unreadable run also raises a warning. Paths in the messages are
+    relative to `root`.
+    """
+    runs, errors = [], []
+    for folder in find_runs(root):
+        try:
+            runs.append(read_run(folder))
+        except CanetError as error:
+            errors.append(str(error))
+    if not runs:
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise CanetError(f"no run at '{root}' can be read: {errors[0]}{more}")
+    left_out = [error.replace(f"{root}{os.sep}", "") for error in errors]
+    for line in left_out:
+        warn_user(f"left out a run: {line}")
+    runs.sort(key=lambda run: json.dumps(asdict(run.config)))  # not by the digest in their names
+    groups = group_by_configuration((run.config, run) for run in runs)
+    return [run for group in groups for run in group.values()], left_out
 
 
 def compare(runs: Iterable[FinishedRun], context: ReportContext = NO_CONTEXT) -> list[Comparison]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from typing import NamedTuple
 
 from canet.errors import warn_user
 from canet.runs.run import read_failure
@@ -16,22 +15,8 @@ TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 MAX_BYTES = 2**25  # per picture
 
 
-class Figure(NamedTuple):
-    """A picture as a data URI, so that the page needs no other file."""
-
-    title: str
-    uri: str
-
-
-class Failure(NamedTuple):
-    """A failed job, and the last lines of its error."""
-
-    name: str
-    lines: list[str]
-
-
-def figures(folder: Path) -> list[Figure]:
-    """The pictures of a folder, sorted by name; SVG is preferred over PNG.
+def figures(folder: Path) -> list[tuple[str, str]]:
+    """Title and data URI of each picture of a folder, sorted by name; SVG is preferred over PNG.
 
     `ablation-bars-cora.svg` has the title `Ablation: bars cora`. Links to files outside the folder
     are left out with a warning.
@@ -46,12 +31,12 @@ def figures(folder: Path) -> list[Figure]:
         title = name.replace("_", "-").replace("-", ": ", 1).replace("-", " ")
         content = base64.b64encode(read_regular(path, MAX_BYTES)).decode()
         uri = f"data:{TYPES[path.suffix]};base64,{content}"
-        found.append(Figure(title[0].upper() + title[1:], uri))
+        found.append((title[0].upper() + title[1:], uri))
     return found
 
 
-def failures(out: Path) -> list[Failure]:
-    """The failed jobs at or below `out`, except those that a later attempt finished."""
+def failures(out: Path) -> list[tuple[str, list[str]]]:
+    """Name and last lines of each failed job at or below `out` that no later attempt finished."""
     found = []
     for folder in folders_below(out):
         run = RunFolder(folder)
@@ -61,5 +46,5 @@ def failures(out: Path) -> list[Failure]:
                 config = run.read_config()
                 job = f"{config.task} {config.method}-{config.backbone}, seed {config.seed}"
                 name = f"{job} ({name})"
-            found.append(Failure(name, lines))
+            found.append((name, lines))
     return found

@@ -1,21 +1,49 @@
-"""Write the report: one HTML file without external resources."""
+"""The report: one HTML page without external resources, with a section for each comparison."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import mean
 
-from canet.methods import Settings
+from canet.data import DATASETS, GENERATORS
+from canet.data.benchmarks.dataset import USER_GRAPH
+from canet.methods import METHODS, Settings
 from canet.report import embedded
-from canet.report.comparison import NO_CONTEXT, Comparison, ReportContext, compare
+from canet.report.comparison import (
+    NO_CONTEXT,
+    Comparison,
+    Contender,
+    Ranking,
+    ReportContext,
+    compare,
+    find_results,
+)
+from canet.report.curves import curve_figure
 from canet.report.labels import SEARCHED_NOTE, backbone_label
-from canet.report.overview import count_best, make_overview
-from canet.report.page_tables import machine_table, selection_rules, sort_key, stored_table
-from canet.report.results import find_results
-from canet.report.sections import make_section
+from canet.report.page_tables import (
+    NO_SCORE,
+    Column,
+    PageTable,
+    Row,
+    cost_table,
+    environment_tables,
+    machine_table,
+    ranked_scores,
+    score_table,
+    selection_rules,
+    settings_table,
+    sort_key,
+    stored_table,
+    variant_table,
+)
+from canet.report.score import Score
 from canet.report.tables import Table
+from canet.scoring.metrics import METRICS
 from canet.store import open_runs
-from canet.util.rendering import environment, write_page
+from canet.store.summary import OOD_MEAN
+from canet.util.rendering import environment, inline_svg, number, write_page
 
 
 def write_report(out: Path, target: Path, context: ReportContext = NO_CONTEXT) -> None:
@@ -40,7 +68,7 @@ def _render(
         count_best=count_best,
         sort_key=sort_key,
     )
-    sections = [make_section(comparison, context) for comparison in comparisons]
+    sections = [Section(comparison, context) for comparison in comparisons]
     rankings, overview = make_overview(sections, context)
     everyone = [c for one in comparisons for c in (*one.contenders, *one.variants)]
     runs = [run for contender in everyone for run in contender.runs]
@@ -60,3 +88,98 @@ def _render(
         figures=embedded.figures(out / "figures"),
         tables=[stored_table(Table.read(p)) for p in sorted((out / "tables").glob("*.json"))],
     )
+
+
+class Section:
+    """The content of the section of one comparison."""
+
+    def __init__(self, comparison: Comparison, context: ReportContext = NO_CONTEXT) -> None:
+        config, backbones = comparison.config, comparison.backbones
+        marks = [config.protocol] if config.protocol != "paper" else []
+        marks += [config.generator] if config.generator != GENERATORS[0] else []
+        marks += [config.features] if comparison.is_structural else []
+        marks += ["inductive"] if config.inductive else []
+        name = Path(config.task).name  # the task of a graph store is its path
+        shown_name = "Your graph" if config.task == USER_GRAPH else name.capitalize()
+        self.comparison = comparison
+        self.anchor = "-".join([name, config.protocol, *marks])
+        self.title = ", ".join([shown_name, *marks])
+        self.dataset = DATASETS.get(config.task)  # None for a task that is not in the catalogue
+        self.metric = METRICS[self.dataset.metric].label if self.dataset else "score"
+
+        default, contenders = Settings().epochs, comparison.contenders
+        epochs = {c.config.settings.get("epochs", default) for c in contenders}
+        self.short_epochs = sorted(number for number in epochs if number < default)
+        everyone = [*contenders, *comparison.variants]
+        self.shifted_columns = [(c, columns) for c in everyone if (columns := _shifted_columns(c))]
+        self.tables = [score_table(comparison, b, self.metric, context) for b in backbones]
+        ranked = list[Contender]()
+        for backbone in backbones:
+            ranked += [c for c in comparison.of(backbone) if c not in ranked]
+        figure = curve_figure(comparison, legend(ranked))
+        self.curves = inline_svg(figure, [c.colour for c in ranked]) if figure else None
+        self.environments = [table for c in ranked for table in environment_tables(c)]
+        variants = [variant_table(comparison, self.metric)] if comparison.variants else []
+        self.folded = [*variants, settings_table(ranked), cost_table(ranked)]
+
+
+def legend(contenders: Sequence[Contender]) -> list[Contender]:
+    """One contender for each label: CaNet, the other methods, then controls."""
+    unique = {contender.label: contender for contender in contenders}
+
+    def order(contender: Contender) -> tuple[bool, int, bool]:
+        method = contender.config.method
+        number = ["canet", *METHODS, method].index(method)
+        return bool(contender.control), number, contender.is_searched
+
+    return sorted(unique.values(), key=order)
+
+
+def _shifted_columns(contender: Contender) -> list[tuple[int, float]]:
+    """Shifted columns with their mean share of variance, those found in most runs first."""
+    shares: dict[int, list[float]] = {}
+    for found in filter(None, (run.result.findings for run in contender.runs)):
+        for column, share in zip(found.shifted_columns, found.share, strict=True):
+            shares.setdefault(column, []).append(share)
+    ranked = sorted(shares, key=lambda c: (-len(shares[c]), -mean(shares[c]), c))
+    return [(column, mean(shares[column])) for column in ranked]
+
+
+def make_overview(
+    sections: Sequence[Section], context: ReportContext
+) -> tuple[list[Ranking], PageTable]:
+    """The rankings with at least two methods, and a table with a row for each of them."""
+    rankings, rows, leads = [], [], []
+    scores = list[dict[str, Score]]()  # by the labels of the contenders
+    for section in sections:
+        for backbone in section.comparison.backbones:
+            ranking = section.comparison.ranking(backbone)
+            if ranking is None:
+                continue
+            contenders = section.comparison.of(backbone)
+            cells = ranked_scores(contenders, OOD_MEAN, context)
+            scores.append({c.label: cell for c, cell in zip(contenders, cells, strict=True)})
+            title = section.comparison.title_of(backbone)
+            rows.append(Row(section.title, title, target=section.anchor))
+            best = " and ".join(ranking.best_labels)
+            if len(ranking.best) == 1:
+                lead = number(ranking.points, 2 if ranking.points < 0.1 else 1)
+                best += f", {lead} points above {ranking.ranked[1].label}"
+            leads.append(f"{best} ({ranking.lead})")
+            rankings.append(ranking)
+    everyone = [c for section in sections for c in section.comparison.contenders]
+    columns = [Column("best", "", leads)]
+    columns += [
+        Column(c.label, "", [row.get(c.label, NO_SCORE) for row in scores])
+        for c in legend(everyone)
+        if any(c.label in row for row in scores)
+    ]
+    return rankings, PageTable("Scores under shift", rows, columns, head="task")
+
+
+def count_best(rankings: Iterable[Ranking]) -> list[tuple[int, list[str]]]:
+    """Number of first ranks → labels with that number, the highest number first."""
+    counts = Counter(ranking.ranked[0].label for ranking in rankings)
+    names = sorted(counts, key=str.casefold)
+    times = sorted(set(counts.values()), reverse=True)
+    return [(number, [name for name in names if counts[name] == number]) for number in times]
