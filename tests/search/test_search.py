@@ -21,8 +21,7 @@ from canet.defaults import task_settings, unsearched
 from canet.errors import CanetError
 from canet.models import Network
 from canet.search import search
-from canet.search.journal import open_journal
-from canet.search.study import Plan, done_trials, open_study
+from canet.search.study import Plan, done_trials, open_journal, open_study
 from canet.store import RunConfig
 from tests.support.commands import call
 

@@ -15,7 +15,6 @@ from canet.data import DATASETS, load_task
 from canet.errors import CanetError
 from canet.methods import METHODS
 from canet.search import study as study_module
-from canet.search.journal import open_journal
 from canet.search.objective import Objective
 from canet.search.search import run_search
 from canet.search.study import (
@@ -23,6 +22,7 @@ from canet.search.study import (
     SamplerName,
     done_trials,
     importances,
+    open_journal,
     open_study,
     ranked_trials,
 )

@@ -12,7 +12,7 @@ from canet.paper import Experiment, FinishedRuns, Scope
 from canet.paper.finished_runs import result_folder, with_curves
 from canet.paper.paper_report import write_report
 from canet.runs import FailedJob, job_folder, run_jobs
-from canet.runs.data import compare_data
+from canet.runs.evaluate import compare_data
 from canet.store import RunConfig, RunFolder, unpack_archive
 from canet.store.run_folder import folders_below
 from canet.util.console import print_table

@@ -10,7 +10,7 @@ from pathlib import Path
 from canet.data.task import ShiftTask
 from canet.errors import InputError, warn_user
 from canet.models import describe_method, is_network
-from canet.runs.data import compare_data
+from canet.runs.evaluate import compare_data
 from canet.runs.worker import FAILURE, Outcome, Worker, job_folder
 from canet.store import RunConfig, RunFolder
 from canet.training.loop import Progress, progress_text

@@ -23,7 +23,6 @@ from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.defaults import BEST
 from canet.errors import CanetError
 from canet.runs.comparison import read_names
-from canet.search.journal import open_journal
 from canet.search.objective import Objective, TrialJob, train_trial
 from canet.search.study import (
     DATA,
@@ -33,6 +32,7 @@ from canet.search.study import (
     ask,
     done_trials,
     importances,
+    open_journal,
     open_study,
     ranked_trials,
     record,

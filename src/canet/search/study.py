@@ -1,19 +1,22 @@
-"""A search as an Optuna study: its plan, its sampler and its trials."""
+"""A search as an Optuna study: its plan, its journal, its sampler and its trials."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
+import os
 import sys
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
-from optuna.storages import BaseStorage
+from optuna.storages import BaseStorage, JournalStorage
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from canet.data.digest import DataDigest
@@ -21,11 +24,14 @@ from canet.errors import CanetError
 from canet.methods import get_method
 from canet.settings import describe_settings, override
 from canet.store import RunConfig
+from canet.util.files import read_regular, write_errors
 
 ERROR, DEVICE = "error", "device"
 """Attributes of a trial: why its settings cannot be trained, and the name of the device."""
 DATA = "data"
 """Attribute of a study: the digest of its data."""
+ENTRY = b'{"op_code":'
+"""Beginning of every line of a journal."""
 
 SamplerName = Literal["tpe", "random", "grid"]
 
@@ -75,6 +81,30 @@ class Plan:
         digest = hashlib.sha256(json.dumps(self.content, sort_keys=True).encode()).hexdigest()
         base = self.base
         return f"{base.task}-{base.method}-{base.backbone}-{digest[:8]}"
+
+
+def open_journal(path: Path) -> JournalStorage:
+    """Open the journal at a path, or begin a new one."""
+    path = path.absolute()  # a lock of a killed process expires only if its link has a valid target
+    try:
+        with write_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists():
+                _drop_incomplete_line(path)
+            return JournalStorage(JournalFileBackend(str(path)))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise CanetError(
+            f"'{path}' is not the journal of a search, or one of its lines was changed ({error}): "
+            "choose another --out or --storage"
+        ) from error
+
+
+def _drop_incomplete_line(path: Path) -> None:
+    """Remove an incomplete last line, left by a full disk; Optuna would append to this line."""
+    content = read_regular(path)
+    if not content.startswith(ENTRY[: len(content)]):
+        raise ValueError("its first line was not written by Optuna")
+    os.truncate(path, content.rfind(b"\n") + 1)
 
 
 def open_study(
