@@ -206,12 +206,26 @@ def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
     for note in notes:
         print_text(f"note: {note}")
     if summary["leaderboard"]:
-        _show_choice(summary)
+        columns = ["model", "weight", "validation", "held out", "seconds", "note"]
+        rows = [
+            [
+                row["model"],
+                f"{row['weight']:.2f}" if row["weight"] else "",
+                percent(row["validation"]),
+                percent(row["held_out"]),
+                f"{row['seconds']:.1f}" if row["seconds"] else "",
+                row["note"] if row["validation"] is None else "",
+            ]
+            for row in summary["leaderboard"]
+        ]
+        if not any(row[-1] for row in rows):
+            columns, rows = columns[:-1], [row[:-1] for row in rows]
+        print_table("Models, the largest weight first", columns, rows)
     print_text(summary["summary"])
     name = summary["method"] if summary["leaderboard"] else "{method}-{backbone}".format(**summary)
     title = f"Scores of the model ({name}, {len(summary['classes'])} classes)"
     scores, baselines = summary["scores"], summary["baselines"]
-    rows = [(split, percent(scores[split]), percent(baselines[split])) for split in scores]
+    rows = [[split, percent(scores[split]), percent(baselines[split])] for split in scores]
     print_table(title, ["split", METRICS[summary["metric"]].label, summary["baseline"]], rows)
     if (shifted := summary["shifted_columns"]) is not None:
         count = f"{len(shifted):,} of {summary['features']:,} columns"
@@ -220,25 +234,3 @@ def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
         f"Model: {summary['model']}. To predict: canet predict {shlex.quote(summary['model'])} "
         "GRAPH --out FILE"
     )
-
-
-def _show_choice(summary: dict[str, Any]) -> None:
-    """Print the models that were compared."""
-    from canet.estimator.summary import percent
-    from canet.util.console import print_table
-
-    rows = [
-        [
-            row["model"],
-            f"{row['weight']:.2f}" if row["weight"] else "",
-            percent(row["validation"]),
-            percent(row["held_out"]),
-            f"{row['seconds']:.1f}" if row["seconds"] else "",
-            row["note"] if row["validation"] is None else "",
-        ]
-        for row in summary["leaderboard"]
-    ]
-    columns = ["model", "weight", "validation", "held out", "seconds", "note"]
-    if not any(row[-1] for row in rows):
-        columns, rows = columns[:-1], [row[:-1] for row in rows]
-    print_table("Models, the largest weight first", columns, rows)

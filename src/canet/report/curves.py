@@ -61,7 +61,7 @@ def curve_figure(comparison: Comparison, legend: Sequence[Contender]) -> Figure 
     for i, (title, lines) in enumerate(panels):
         axes = figure.add_subplot(rows, 2, i + 1)
         for contender, curves in lines:
-            _draw(axes, contender, curves, has_band=len(lines) <= MAX_BANDS)
+            _draw(axes, contender, curves, len(lines) <= MAX_BANDS and len(curves) > 1)
         late = [_late(curve) for _, curves in lines for curve in curves]
         scores = to_percent(np.concatenate(late))
         low, high = np.nanmin(scores), np.nanmax(scores)
@@ -85,12 +85,9 @@ def _draw(axes: Axes, contender: Contender, curves: Curves, has_band: bool) -> N
     last = max(map(len, curves)) - 1
     epochs = np.unique(np.linspace(0, last, MAX_POINTS).round().astype(int))
     runs = [[c[e] for c in curves if e < len(c) and np.isfinite(c[e])] for e in epochs]
-    style = _style(contender)._replace(band=0.13 if has_band and len(curves) > 1 else 0.0)
+    dashes, band = "-" if contender.is_ranked else "--", 0.13 if has_band else 0.0
+    style = Style(contender.colour.light, "", dashes, band=band)
     draw_band(axes, (epochs + 1).tolist(), runs, style, contender.label)
-
-
-def _style(contender: Contender) -> Style:
-    return Style(contender.colour.light, "", "-" if contender.is_ranked else "--")
 
 
 def _late(curve: np.ndarray) -> np.ndarray:

@@ -101,31 +101,24 @@ def settings_table(contenders: Sequence[Contender]) -> PageTable:
         defaults = asdict(known.settings_type()) if known else {}
         changed.append(settings_text(differences(config.settings, defaults)) or "nothing")
     every = [settings_text(contender.config.settings.items()) for contender in contenders]
-    columns = [
-        Column("differ from the defaults", "", changed),
-        Column("all settings", "", every),
-    ]
+    columns = [Column("differ from the defaults", "", changed), Column("all settings", "", every)]
     return PageTable("Settings", _rows(contenders), columns)
 
 
 def cost_table(contenders: Sequence[Contender]) -> PageTable:
     """Time per epoch, peak memory and selected epoch of each contender."""
     results = [[run.result for run in contender.runs] for contender in contenders]
-    times = [
-        quantity(
-            mean(1000 * result.seconds_per_epoch for result in some),
-            1,
-            "" if any(result.epochs for result in some) else "in total",
-        )
-        for some in results
-    ]
-    memory = [max(result.peak_memory_mb for result in some) for some in results]
+    times = []
+    for some in results:
+        note = "" if any(result.epochs for result in some) else "in total"
+        times.append(quantity(mean(1000 * result.seconds_per_epoch for result in some), 1, note))
+    memory = [quantity(max(result.peak_memory_mb for result in some), 0) for some in results]
     selected = [median(result.selected_epoch for result in some) for some in results]
     epochs = [quantity(x, int(x % 1 > 0)) if x else NO_SCORE for x in selected]
     devices = [", ".join(sorted({result.device for result in some})) for some in results]
     columns = [
         Column("ms per epoch", "", times),
-        Column("peak memory", "MB", [quantity(value, 0) for value in memory]),
+        Column("peak memory", "MB", memory),
         Column("selected epoch", "median", epochs),
         Column("device", "", devices),
     ]
@@ -178,9 +171,9 @@ def stored_table(table: Table) -> PageTable:
 
 
 def sort_key(cell: Cell) -> str | float:
-    """The number at the start of a text, else the whole text; empty for a gap."""
+    """A score, the number at the start of a text, else the whole text; empty for a gap."""
     if isinstance(cell, Score):
-        return cell.sort_key
+        return round(cell.shown_mean, 4) if cell.is_finite else ""
     number = NUMBER.match(cell)
     return number[0].replace("−", "-") if number else cell.replace(GAP, "")
 

@@ -94,11 +94,6 @@ class Score:
         count = f" ({len(self.values)} of {self.expected})" if is_partial else ""
         return f"{self.shown_mean:.{self.digits}f}{spread}{count}"
 
-    @property
-    def sort_key(self) -> float | str:
-        """The number by which a page sorts the cell; empty if the mean is not finite."""
-        return round(self.shown_mean, 4) if self.is_finite else ""
-
     def shown(self, value: float) -> float:
         """A value of this score in the unit that is shown."""
         return to_percent(value) if self.is_share else value
