@@ -37,12 +37,8 @@ class GroupedCommands(TyperGroup):
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         for title, names in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl(
-                    [
-                        (name, self.commands[name].get_short_help_str(formatter.width))
-                        for name in names
-                    ]
-                )
+                helps = [self.commands[n].get_short_help_str(formatter.width) for n in names]
+                formatter.write_dl(list(zip(names, helps, strict=True)))
 
 
 class CommonFirst(TyperCommand):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,10 +43,10 @@ class ExperimentOptions:
         from canet.paper import Scope
         from canet.paper.reproduce import reproduce
 
-        chosen = options.names(self.methods), options.names(self.tasks)
-        scope = Scope(self.quick, *chosen, self.data_root)
-        how = self.jobs, self.device, self.retry, self.archive, self.quiet, self.ray
-        if reproduce(experiments, what, self.out, scope, *how):
+        chosen = asdict(self)
+        methods, tasks = (options.names(chosen.pop(name)) for name in ("methods", "tasks"))
+        scope = Scope(chosen.pop("quick"), methods, tasks, chosen.pop("data_root"))
+        if reproduce(experiments, what, scope=scope, **chosen):
             raise typer.Exit(1)
 
 

@@ -6,7 +6,7 @@ import json
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -15,9 +15,6 @@ from canet.cli.app import app
 from canet.data import GENERATORS
 from canet.data.benchmarks.catalog import is_store_path
 from canet.errors import CanetError, listed, warn_user
-
-if TYPE_CHECKING:
-    from canet.runs import FailedJob
 
 
 @app.command()
@@ -107,7 +104,10 @@ def train(
         task=loaded,
     )
     if failed:
-        raise _failure(failed, seeds)
+        lines = failed[0].lines
+        if len(lines) > 1:  # a bug, with its traceback
+            raise RuntimeError("\n".join(lines))
+        raise CanetError(f"{len(failed)} of {seeds} run(s) failed: {lines[0]}")
     if distributed.rank():
         return
     runs = [ScoredRun(place.read_config(), place.read_result()) for place in places]
@@ -148,14 +148,6 @@ def evaluate(
             f"the scores differ from the recorded ones ({listed(differing)}): the code, the data "
             "or the machine has changed since training"
         )
-
-
-def _failure(failed: list[FailedJob], seeds: int) -> Exception:
-    """Return a user error as one line, a bug with its traceback."""
-    lines = failed[0].lines
-    if len(lines) > 1:
-        return RuntimeError("\n".join(lines))
-    return CanetError(f"{len(failed)} of {seeds} run(s) failed: {lines[0]}")
 
 
 def _show_scores(summary: dict[str, Any]) -> None:

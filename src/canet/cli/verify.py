@@ -52,9 +52,8 @@ def verify(
             )
     for problem in problems:
         print(" ".join(printable(problem).split()))
-    seen = ", ".join(
-        f"{counts[kind]} {kind}(s)" for kind in KINDS if counts[kind] or kind == KINDS[0]
-    )
+    shown = [kind for kind in KINDS if counts[kind] or kind == KINDS[0]]
+    seen = ", ".join(f"{counts[kind]} {kind}(s)" for kind in shown)
     print(f"{seen}: {f'{len(problems)} problem(s)' if problems else 'no problems'}")
     if problems:
         raise typer.Exit(2)
