@@ -270,9 +270,7 @@ def _comparison(found: list[Contender], context: ReportContext) -> Comparison:
         groups.setdefault((config.backbone, config.method, config.features), []).append(contender)
     chosen, variants = [], []
     for group in groups.values():
-        first, *others = sorted(
-            group, key=lambda c: _distance(c, context.default_settings(c.config))
-        )
+        first, *others = sorted(group, key=lambda contender: _distance(contender, context))
         chosen.append(first)
         for other in others:
             if context.searched(other.config):
@@ -283,18 +281,19 @@ def _comparison(found: list[Contender], context: ReportContext) -> Comparison:
     return Comparison(_shared(found[0].config), chosen, variants, _splits(chosen))
 
 
-def _distance(contender: Contender, defaults: Mapping[str, Any] | None) -> tuple[int, bool, int]:
+def _distance(contender: Contender, context: ReportContext) -> tuple[int, bool, int]:
     """Sort key: number of settings that differ from the defaults, then epochs, then most runs."""
     settings = contender.config.settings
+    defaults = context.default_settings(contender.config)
     names = {name for name, _ in differences(settings, settings if defaults is None else defaults)}
     return len(names - {"epochs"}), "epochs" in names, -len(contender.runs)
 
 
 def _splits(contenders: Sequence[Contender]) -> list[str]:
     """All scored sets: under shift, in distribution, left out."""
-    names = {name: None for c in contenders for run in c.runs for name in run.scores}
-    ood = [name for name in names if name.startswith(OOD)]
-    return [OOD_MEAN, *ood, "test_id", *(name for name in names if name.startswith(LEFT_OUT))]
+    names = dict.fromkeys(name for c in contenders for run in c.runs for name in run.scores)
+    ood, left_out = ([n for n in names if n.startswith(prefix)] for prefix in (OOD, LEFT_OUT))
+    return [OOD_MEAN, *ood, "test_id", *left_out]
 
 
 def differences(settings: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -310,7 +309,7 @@ def _by_score(contender: Contender) -> tuple[bool, bool, float]:
 def _sort_key(comparison: Comparison) -> tuple[int, str, str, str, bool]:
     config = comparison.config
     names = (config.task, config.protocol.replace("paper", ""), config.features)
-    return _order_of(config.task, tuple(DATASETS)), *names, config.inductive
+    return _order_of(config.task, DATASETS), *names, config.inductive
 
 
 def _order_of(name: str, names: Iterable[str]) -> int:

@@ -21,7 +21,7 @@ from canet.report.comparison import (
     find_results,
 )
 from canet.report.curves import curve_figure
-from canet.report.labels import SEARCHED_NOTE, backbone_label
+from canet.report.labels import SEARCHED_NOTE
 from canet.report.page_tables import (
     NO_SCORE,
     Column,
@@ -52,42 +52,31 @@ def write_report(out: Path, target: Path, context: ReportContext = NO_CONTEXT) -
     `out` is a folder or an archive of runs. The page includes the tables in `out/tables` and the
     figures in `out/figures`. It lists the runs that cannot be read.
     """
+    folder = Path(__file__).parent / "templates"
+    templates = environment(folder, count_best=count_best, sort_key=sort_key)
     with open_runs(out) as root:
         results, left_out = find_results(root)
-        page = _render(root, compare(results, context), context, left_out)
+        sections = [Section(comparison, context) for comparison in compare(results, context)]
+        rankings, overview = make_overview(sections, context)
+        everyone = [contender for section in sections for contender in section.everyone]
+        runs = [run for contender in everyone for run in contender.runs]
+        page = templates.get_template("report.html.jinja").render(
+            default_epochs=Settings().epochs,
+            searched_note=SEARCHED_NOTE,
+            sections=sections,
+            rankings=rankings,
+            overview=overview,
+            num_runs=len(runs),
+            num_configurations=len(everyone),
+            rules=selection_rules(runs),
+            machines=machine_table(runs),
+            seconds=sum(run.result.seconds for run in runs),
+            left_out=left_out,
+            failures=embedded.failures(root),
+            figures=embedded.figures(root / "figures"),
+            tables=[stored_table(Table.read(p)) for p in sorted(root.glob("tables/*.json"))],
+        )
     write_page(page, target)
-
-
-def _render(
-    out: Path, comparisons: list[Comparison], context: ReportContext, left_out: Sequence[str]
-) -> str:
-    """Render the page; `left_out` has a message for each run that cannot be read."""
-    templates = environment(
-        Path(__file__).parent / "templates",
-        backbone=backbone_label,
-        count_best=count_best,
-        sort_key=sort_key,
-    )
-    sections = [Section(comparison, context) for comparison in comparisons]
-    rankings, overview = make_overview(sections, context)
-    everyone = [c for one in comparisons for c in (*one.contenders, *one.variants)]
-    runs = [run for contender in everyone for run in contender.runs]
-    return templates.get_template("report.html.jinja").render(
-        default_epochs=Settings().epochs,
-        searched_note=SEARCHED_NOTE,
-        sections=sections,
-        rankings=rankings,
-        overview=overview,
-        num_runs=len(runs),
-        num_configurations=len(everyone),
-        rules=selection_rules(runs),
-        machines=machine_table(runs),
-        seconds=sum(run.result.seconds for run in runs),
-        left_out=left_out,
-        failures=embedded.failures(out),
-        figures=embedded.figures(out / "figures"),
-        tables=[stored_table(Table.read(p)) for p in sorted((out / "tables").glob("*.json"))],
-    )
 
 
 class Section:
@@ -110,8 +99,9 @@ class Section:
         default, contenders = Settings().epochs, comparison.contenders
         epochs = {c.config.settings.get("epochs", default) for c in contenders}
         self.short_epochs = sorted(number for number in epochs if number < default)
-        everyone = [*contenders, *comparison.variants]
-        self.shifted_columns = [(c, columns) for c in everyone if (columns := _shifted_columns(c))]
+        self.everyone = [*contenders, *comparison.variants]
+        found = ((contender, _shifted_columns(contender)) for contender in self.everyone)
+        self.shifted_columns = [(contender, columns) for contender, columns in found if columns]
         self.tables = [score_table(comparison, b, self.metric, context) for b in backbones]
         ranked = list[Contender]()
         for backbone in backbones:

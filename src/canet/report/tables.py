@@ -15,6 +15,7 @@ from canet.util.files import MAX_JSON_BYTES, atomic_path, read_regular
 from canet.util.rendering import GAP
 
 Cell = str | Score
+CSV_COLUMNS = "score", "mean", "std", "runs", "expected", "values", "published", "published std"
 MARKS = {0: ("", ""), 1: ("**", "**"), 2: ("<u>", "</u>")}
 """Rank of a score → what Markdown puts before and after it."""
 
@@ -50,7 +51,7 @@ class Table:
     def ranked(self) -> Table:
         """Mark the best and second best of each column, among the rows with the same first cell."""
         rows = [list(row) for row in self.rows]
-        for column in self._scored():
+        for column in self._columns()[1]:
             groups: dict[Cell, dict[int, Score]] = {}
             for i, row in enumerate(rows):
                 if isinstance(cell := row[column], Score):
@@ -89,16 +90,13 @@ class Table:
 
         A table without scores is written row by row.
         """
-        scored = self._scored()
-        texts = [i for i in range(len(self.columns)) if i not in scored]
+        texts, scored = self._columns()
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         if not scored:
             writer.writerows([self.columns, *self.rows])
             return file.getvalue()
-        numbers = ["score", "mean", "std", "runs", "expected", "values"]
-        numbers += ["published", "published std"]
-        writer.writerow([*(self.columns[i] for i in texts), *numbers])
+        writer.writerow([*(self.columns[i] for i in texts), *CSV_COLUMNS])
         for row in self.rows:
             labels = [row[i] for i in texts]
             for i in scored:
@@ -112,8 +110,7 @@ class Table:
 
     def parts(self, max_columns: int) -> list[Table]:
         """Split into tables of at most `max_columns` columns of numbers; each keeps the labels."""
-        scored = self._scored()
-        texts = [i for i in range(len(self.columns)) if i not in scored]
+        texts, scored = self._columns()
         groups: list[list[int]] = [[]]
         for i in scored:
             if sum(1 + self._has_published(j) for j in [*groups[-1], i]) > max_columns:
@@ -128,9 +125,10 @@ class Table:
     def _scores(self, column: int) -> list[Score]:
         return [cell for row in self.rows if isinstance(cell := row[column], Score)]
 
-    def _scored(self) -> list[int]:
-        """Indices of the columns with scores."""
-        return [i for i in range(len(self.columns)) if self._scores(i)]
+    def _columns(self) -> tuple[list[int], list[int]]:
+        """Indices of the columns without scores, and of those with scores."""
+        every = range(len(self.columns))
+        return [i for i in every if not self._scores(i)], [i for i in every if self._scores(i)]
 
     def _has_published(self, column: int) -> bool:
         """Whether any row of a column has a published number."""

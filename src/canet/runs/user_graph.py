@@ -71,10 +71,9 @@ def compare_on_graph(
     failed = run_jobs(
         configs, root, jobs=jobs, device=device, data_root=out, retry=True, quiet=quiet, task=task
     )
-    lost = {(job.config.name, job.config.seed) for job in failed}
     summaries = []
     for group in groups:
-        places = [job_folder(root, c) for c in group if (c.name, c.seed) not in lost]
+        places = [place for config in group if (place := job_folder(root, config)).finished]
         runs = [ScoredRun(place.read_config(), place.read_result()) for place in places]
         if runs:
             summaries.append(summarise(runs, task.metric))
