@@ -6,7 +6,7 @@ import inspect
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -39,6 +39,11 @@ def out(help: str, **more: Any) -> Any:
     return typer.Option("--out", "-o", help=help, **more)
 
 
+def option(default: Any, help: str, *names: str, **more: Any) -> Any:
+    """Return a field of a dataclass that `option_groups` turns into an option."""
+    return field(default=default, metadata={"option": typer.Option(*names, help=help, **more)})
+
+
 def option_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Replace each parameter of a command whose type is a dataclass by the fields of that class.
 
@@ -51,6 +56,9 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
         if is_dataclass(hint := hints[name]):
             groups[name] = hint
             types = get_type_hints(groups[name], include_extras=True)
+            for one in fields(groups[name]):
+                if "option" in one.metadata:
+                    types[one.name] = Annotated[types[one.name], one.metadata["option"]]
             members = inspect.signature(groups[name]).parameters.values()
             parameters += [one.replace(annotation=types[one.name]) for one in members]
         else:
@@ -60,7 +68,7 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def run(**values: Any) -> None:
         for name, group in groups.items():
-            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+            values[name] = group(**{one.name: values.pop(one.name) for one in fields(group)})
         command(**values)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -176,47 +184,30 @@ Device = Annotated[
 
 
 def _column(help: str, *names: str) -> Any:
-    return typer.Option(*names, metavar="COL", help=help)
+    return option(None, help, *names, metavar="COL")
 
 
 @dataclass(frozen=True)
 class ColumnOptions:
     """How to read the columns of a graph; the fields are arguments of `canet.read_graph`."""
 
-    label: Annotated[
-        str | None, _column("Column with the class of each node; empty cell: no label.")
-    ] = None
-    split: Annotated[str | None, _column("Column with train, valid or test. Default: split.")] = (
-        None
+    label: str | None = _column("Column with the class of each node; empty cell: no label.")
+    split: str | None = _column("Column with train, valid or test. Default: split.")
+    environment: str | None = _column("Column with environments, such as sites or years.")
+    time: str | None = _column("Column with times; the latest nodes are for validation.")
+    sample_weight: str | None = _column("Column with the weight of each node in training.")
+    id: str | None = _column("Column with the node ids. Default: id.")
+    weight: str | None = _column("Column of the edges with weights ≥ 0. Default: weight.")
+    source_column: str | None = _column(
+        "Column with the start of each edge. Default: source, src or from.", "--source"
     )
-    environment: Annotated[
-        str | None, _column("Column with environments, such as sites or years.")
-    ] = None
-    time: Annotated[
-        str | None, _column("Column with times; the latest nodes are for validation.")
-    ] = None
-    sample_weight: Annotated[
-        str | None, _column("Column with the weight of each node in training.")
-    ] = None
-    id: Annotated[str | None, _column("Column with the node ids. Default: id.")] = None
-    weight: Annotated[
-        str | None, _column("Column of the edges with weights ≥ 0. Default: weight.")
-    ] = None
-    source_column: Annotated[
-        str | None,
-        _column("Column with the start of each edge. Default: source, src or from.", "--source"),
-    ] = None
-    target_column: Annotated[
-        str | None,
-        _column("Column with the end of each edge. Default: target, dst or to.", "--target"),
-    ] = None
-    without: Annotated[
-        list[str] | None,
-        _column("Column to leave out; repeat the option for several. For arrays, column numbers."),
-    ] = None
-    fill: Annotated[
-        str, typer.Option(help="Fill for empty cells of numbers: mean, median or most_frequent.")
-    ] = "mean"
+    target_column: str | None = _column(
+        "Column with the end of each edge. Default: target, dst or to.", "--target"
+    )
+    without: list[str] | None = _column(
+        "Column to leave out; repeat the option for several. For arrays, column numbers."
+    )
+    fill: str = option("mean", "Fill for empty cells of numbers: mean, median or most_frequent.")
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -232,9 +223,9 @@ class ColumnOptions:
     def words(self) -> list[str]:
         """The options as words of a command."""
         words = []
-        for field in fields(self):
-            flag = f"--{field.name.removesuffix('_column').replace('_', '-')}"
-            if (value := getattr(self, field.name)) != field.default:
+        for column in fields(self):
+            flag = f"--{column.name.removesuffix('_column').replace('_', '-')}"
+            if (value := getattr(self, column.name)) != column.default:
                 for one in value if isinstance(value, list) else [value]:
                     words += [flag, one]
         return words
@@ -244,44 +235,33 @@ class ColumnOptions:
 class KnownColumnOptions:
     """Columns of a graph that a saved model reads."""
 
-    label: Annotated[str | None, _column("Column with the class. Default: as in training.")] = None
-    id: Annotated[str | None, _column("Column with the node ids. Default: as in training.")] = None
+    label: str | None = _column("Column with the class. Default: as in training.")
+    id: str | None = _column("Column with the node ids. Default: as in training.")
 
 
 @dataclass(frozen=True)
 class TaskOptions:
     """The variant of a benchmark task."""
 
-    data_seed: Annotated[
-        int,
-        typer.Option(min=0, max=MAX_SEED, help="Seed of the splits and the generated features."),
-    ] = 0
-    protocol: Annotated[
-        str | None,
-        typer.Option(
-            help="Choice of training and test nodes; see `canet datasets NAME`. Default: the first."
-        ),
-    ] = None
-    features: Annotated[
-        str,
-        typer.Option(
-            help="original; structural: computed from the graph (arxiv, elliptic); multi-hot: rows "
-            "are not normalised (twitch)."
-        ),
-    ] = "original"
-    inductive: Annotated[
-        bool,
-        typer.Option(
-            "--inductive", help="Remove the test nodes under shift from the training graph."
-        ),
-    ] = False
-    generator: Annotated[
-        str,
-        typer.Option(
-            help="How the spurious columns are generated: shared (as in the paper), redrawn "
-            "(another label network in each domain) or resampled (also other nodes)."
-        ),
-    ] = "shared"
+    data_seed: int = option(
+        0, "Seed of the splits and the generated features.", min=0, max=MAX_SEED
+    )
+    protocol: str | None = option(
+        None, "Choice of training and test nodes; see `canet datasets NAME`. Default: the first."
+    )
+    features: str = option(
+        "original",
+        "original; structural: computed from the graph (arxiv, elliptic); multi-hot: rows are not "
+        "normalised (twitch).",
+    )
+    inductive: bool = option(
+        False, "Remove the test nodes under shift from the training graph.", "--inductive"
+    )
+    generator: str = option(
+        "shared",
+        "How the spurious columns are generated: shared (as in the paper), redrawn (another label "
+        "network in each domain) or resampled (also other nodes).",
+    )
 
     def config(self, task: str, method: str, backbone: str, settings: ModelSettings) -> RunConfig:
         """Return the configuration of a run with seed 0; by default the protocol is the first."""
@@ -308,13 +288,10 @@ class SettingsOptions:
     """Settings of a method that differ from its defaults."""
 
     epochs: Epochs = None
-    set: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Change a setting; see `canet methods NAME`."),
-    ] = None
-    settings: Annotated[
-        Path | None, typer.Option(help="JSON file with settings, such as best.json of a search.")
-    ] = None
+    set: list[str] | None = option(
+        None, "Change a setting; see `canet methods NAME`.", metavar="KEY=VALUE"
+    )
+    settings: Path | None = option(None, "JSON file with settings, such as best.json of a search.")
 
     @property
     def changes(self) -> dict[str, Any]:

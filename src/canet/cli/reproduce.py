@@ -22,18 +22,16 @@ class ExperimentOptions:
 
     out: Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")]
     jobs: options.Jobs = 1
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A short version, about two minutes on two cores.")
-    ] = False
+    quick: bool = options.option(
+        False, "A short version, about two minutes on two cores.", "--quick"
+    )
     device: options.Device = "auto"
-    methods: Annotated[
-        str | None, typer.Option(help="Methods to compare, for example erm,canet.")
-    ] = None
-    tasks: Annotated[str | None, typer.Option(help="Tasks to run, for example cora,pubmed.")] = None
-    retry: Annotated[bool, typer.Option("--retry", help="Repeat failed runs.")] = False
-    archive: Annotated[
-        Path | None, typer.Option(help="Archive of finished runs to use instead of training.")
-    ] = None
+    methods: str | None = options.option(None, "Methods to compare, for example erm,canet.")
+    tasks: str | None = options.option(None, "Tasks to run, for example cora,pubmed.")
+    retry: bool = options.option(False, "Repeat failed runs.", "--retry")
+    archive: Path | None = options.option(
+        None, "Archive of finished runs to use instead of training."
+    )
     ray: options.RayAddress = None
     data_root: options.DataRoot = None
     quiet: options.Quiet = False
