@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from canet.cli import options
 from canet.cli.app import app
 from canet.errors import CanetError, listed
@@ -19,16 +17,11 @@ REPORT = "report.html"
 def compare(
     graph: options.GraphPath,
     *,
-    methods: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,...", help="Default: all methods that can be used, but not auto."
-        ),
-    ] = None,
-    backbones: Annotated[
-        str, typer.Option(metavar="NAME,...", help="Backbones; see `canet backbones`.")
-    ] = "gcn",
-    seeds: Annotated[int, options.count("Number of runs of each method.", options.MAX_SEEDS)] = 3,
+    methods: str | None = options.option(
+        None, "Default: all methods that can be used, but not auto.", metavar="NAME,..."
+    ),
+    backbones: str = options.option("gcn", "Backbones; see `canet backbones`.", metavar="NAME,..."),
+    seeds: int = options.option(3, "Number of runs of each method.", min=1, max=options.MAX_SEEDS),
     out: Annotated[Path, options.out("Folder for the runs and the report.")] = Path("comparison"),
     columns: options.ColumnOptions,
     undirected: options.Undirected = None,

@@ -42,16 +42,12 @@ def convert(
     out: Annotated[Path, options.out("New folder for the graph store.", metavar="STORE")],
     columns: options.ColumnOptions,
     undirected: options.Undirected = None,
-    half: Annotated[
-        bool,
-        typer.Option("--half", help="Write dense features as float16, which halves their size."),
-    ] = False,
-    like: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="STORE", help="Encode the columns as in this graph store, for the next graph."
-        ),
-    ] = None,
+    half: bool = options.option(
+        False, "Write dense features as float16, which halves their size.", "--half"
+    ),
+    like: Path | None = options.option(
+        None, "Encode the columns as in this graph store, for the next graph.", metavar="STORE"
+    ),
 ) -> None:
     """Write a graph store, for graphs that do not fit into memory."""
     from canet.data.graph_store import GraphStore, GraphStoreWriter

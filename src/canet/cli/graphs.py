@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from canet.cli import options
 from canet.cli.app import CommonFirst, app
 from canet.errors import CanetError, check_name
@@ -48,40 +46,32 @@ def fit(
     graph: options.GraphPath,
     *,
     out: Annotated[Path, options.out("Folder for the model.", metavar="MODEL")],
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a model that is already in the folder.")
-    ] = False,
+    overwrite: bool = options.option(
+        False, "Replace a model that is already in the folder.", "--overwrite"
+    ),
     columns: options.ColumnOptions,
     undirected: options.Undirected = None,
-    warm_start: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="MODEL",
-            help="Continue the training of an earlier model, with its method and settings.",
-        ),
-    ] = None,
+    warm_start: Path | None = options.option(
+        None,
+        "Continue the training of an earlier model, with its method and settings.",
+        metavar="MODEL",
+    ),
     method: options.MethodName = "auto",
     backbone: options.BackboneName = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            help="Models that auto compares: robust (default), fast, without networks, or names "
-            "such as linear,erm-sage."
-        ),
-    ] = None,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(min=0, max=MAX_SECONDS, help="Seconds for the comparison of models by auto."),
-    ] = None,
+    preset: str | None = options.option(
+        None,
+        "Models that auto compares: robust (default), fast, without networks, or names such as "
+        "linear,erm-sage.",
+    ),
+    time_limit: float | None = options.option(
+        None, "Seconds for the comparison of models by auto.", min=0, max=MAX_SECONDS
+    ),
     settings: options.SettingsOptions,
     metric: options.MetricName = None,
-    balanced: Annotated[
-        bool, typer.Option("--balanced", help="Give all classes the same total weight.")
-    ] = False,
-    seed: Annotated[
-        int,
-        typer.Option(min=0, max=MAX_SEED, help="Seed of training and of a random validation set."),
-    ] = 0,
+    balanced: bool = options.option(False, "Give all classes the same total weight.", "--balanced"),
+    seed: int = options.option(
+        0, "Seed of training and of a random validation set.", min=0, max=MAX_SEED
+    ),
     device: options.Device = "auto",
     jobs: options.Jobs = 1,
     ray: options.RayAddress = None,

@@ -6,7 +6,7 @@ import inspect
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -29,25 +29,20 @@ MAX_REPEATS = 1000
 """Larger numbers are typing errors: they would take years or all memory."""
 
 
-def count(help: str, maximum: int, **more: Any) -> Any:
-    """Return an option for a number from 1 to `maximum`."""
-    return typer.Option(min=1, max=maximum, help=help, **more)
-
-
 def out(help: str, **more: Any) -> Any:
     """Return the option for the output of a command."""
     return typer.Option("--out", "-o", help=help, **more)
 
 
 def option(default: Any, help: str, *names: str, **more: Any) -> Any:
-    """Return a field of a dataclass that `option_groups` turns into an option."""
+    """Return the default of a field or parameter that `option_groups` turns into an option."""
     return field(default=default, metadata={"option": typer.Option(*names, help=help, **more)})
 
 
 def option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter of a command whose type is a dataclass by the fields of that class.
+    """Let a command take dataclasses: typer sees their fields as options.
 
-    typer sees the fields as options; the command receives one object for each group.
+    The command receives one object for each group. Fields and parameters may be an `option`.
     """
     hints: dict[str, Any] = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {}
@@ -56,14 +51,9 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
         if is_dataclass(hint := hints[name]):
             groups[name] = hint
             types = get_type_hints(groups[name], include_extras=True)
-            for one in fields(groups[name]):
-                if "option" in one.metadata:
-                    types[one.name] = Annotated[types[one.name], one.metadata["option"]]
-            members = inspect.signature(groups[name]).parameters.values()
-            parameters += [one.replace(annotation=types[one.name]) for one in members]
+            parameters += [_parameter(one.name, types[one.name], one) for one in fields(hint)]
         else:
-            parameters.append(parameter.replace(annotation=hint))
-    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+            parameters.append(_parameter(name, hint, parameter.default))
 
     @wraps(command)
     def run(**values: Any) -> None:
@@ -74,6 +64,15 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def _parameter(name: str, hint: Any, default: Any) -> inspect.Parameter:
+    """Return a parameter as typer reads it; `default` may be a field."""
+    if isinstance(default, Field):
+        if "option" in default.metadata:
+            hint = Annotated[hint, default.metadata["option"]]
+        default = inspect.Parameter.empty if default.default is MISSING else default.default
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
 def _existing(data_root: Path | None) -> Path | None:
@@ -140,9 +139,9 @@ BackboneName = Annotated[
         callback=_lower,
     ),
 ]
-Jobs = Annotated[int, count("Number of worker processes; they can share a GPU.", MAX_JOBS)]
-Threads = Annotated[
-    int, count("CPU threads per run. The last digits of results depend on it.", MAX_JOBS)
+Jobs = Annotated[
+    int,
+    typer.Option(min=1, max=MAX_JOBS, help="Number of worker processes; they can share a GPU."),
 ]
 RayAddress = Annotated[
     str | None,
@@ -175,7 +174,10 @@ MetricName = Annotated[
         help="accuracy (default) or macro_f1; for two classes also roc_auc or average_precision."
     ),
 ]
-Epochs = Annotated[int | None, count("Number of epochs. Default: that of the method.", MAX_NUMBER)]
+Epochs = Annotated[
+    int | None,
+    typer.Option(min=1, max=MAX_NUMBER, help="Number of epochs. Default: that of the method."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print no progress and no tables.")]
 Json = Annotated[bool, typer.Option("--json", help="Print only a JSON object.")]
 Device = Annotated[

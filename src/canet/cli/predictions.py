@@ -28,26 +28,22 @@ def predict(
     *,
     out: Annotated[Path, options.out("File for the predictions: .csv or .parquet.")],
     nodes: options.Nodes = None,
-    calibrated: Annotated[
-        bool,
-        typer.Option("--calibrated", help="Calibrate the probabilities with the validation data."),
-    ] = False,
-    threshold: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NUMBER|best",
-            help="Predict the rarer of two classes if it has at least this probability; best: the "
-            "threshold with the best F1 on validation data.",
-        ),
-    ] = None,
-    recall_at: Annotated[
-        int | None,
-        options.count(
-            "Show the recall of the rarer class among the K likeliest nodes.",
-            MAX_NUMBER,
-            metavar="K",
-        ),
-    ] = None,
+    calibrated: bool = options.option(
+        False, "Calibrate the probabilities with the validation data.", "--calibrated"
+    ),
+    threshold: str | None = options.option(
+        None,
+        "Predict the rarer of two classes if it has at least this probability; best: the "
+        "threshold with the best F1 on validation data.",
+        metavar="NUMBER|best",
+    ),
+    recall_at: int | None = options.option(
+        None,
+        "Show the recall of the rarer class among the K likeliest nodes.",
+        metavar="K",
+        min=1,
+        max=MAX_NUMBER,
+    ),
     columns: options.KnownColumnOptions,
     device: options.Device = "auto",
     output: options.OutputOptions,
@@ -105,39 +101,32 @@ def diagnose(
     model: options.ModelPath,
     graph: options.GraphPath,
     *,
-    training: Annotated[
-        Path | None,
-        typer.Option(metavar="GRAPH", help="The training graph, to compare the two graphs."),
-    ] = None,
+    training: Path | None = options.option(
+        None, "The training graph, to compare the two graphs.", metavar="GRAPH"
+    ),
     columns: options.KnownColumnOptions,
-    repeats: Annotated[
-        int | None,
-        options.count(
-            "Repeats of each random change. Default: 5, or 3 for more than 20,000 nodes.",
-            options.MAX_REPEATS,
-        ),
-    ] = None,
-    held_out: Annotated[
-        bool,
-        typer.Option(
-            "--held-out",
-            help="For a better estimate of the score, train a single method again without two "
-            "parts of the training data. Needs --training. auto has already done this.",
-        ),
-    ] = False,
-    out: Annotated[
-        Path | None, options.out("File: .html (the page), .json (all numbers) or .txt.")
-    ] = None,
+    repeats: int | None = options.option(
+        None,
+        "Repeats of each random change. Default: 5, or 3 for more than 20,000 nodes.",
+        min=1,
+        max=options.MAX_REPEATS,
+    ),
+    held_out: bool = options.option(
+        False,
+        "For a better estimate of the score, train a single method again without two parts of the "
+        "training data. Needs --training. auto has already done this.",
+        "--held-out",
+    ),
+    out: Path | None = options.option(
+        None, "File: .html (the page), .json (all numbers) or .txt.", "--out", "-o"
+    ),
     nodes: options.Nodes = None,
-    fail_if: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CONDITION",
-            help="Exit with code 3 if a condition holds, such as 'expected<0.7', "
-            "'expected_low<0.6', 'actual<0.7', 'shifted>3' or 'separable>0.9'; repeat it "
-            "for several.",
-        ),
-    ] = None,
+    fail_if: list[str] | None = options.option(
+        None,
+        "Exit with code 3 if a condition holds, such as 'expected<0.7', 'expected_low<0.6', "
+        "'actual<0.7', 'shifted>3' or 'separable>0.9'; repeat it for several.",
+        metavar="CONDITION",
+    ),
     device: options.Device = "auto",
     output: options.OutputOptions,
 ) -> None:

@@ -34,41 +34,34 @@ def search(
     ],
     *,
     method: options.MethodName = "canet",
-    backbone: Annotated[
-        str, typer.Option(help="Name of a backbone; see `canet backbones`.")
-    ] = "gcn",
-    trials: Annotated[
-        int,
-        options.count("Number of trials, including those of earlier calls.", options.MAX_TRIALS),
-    ] = 32,
-    sampler: Annotated[
-        Literal["tpe", "random", "grid"],
-        typer.Option(help="How the settings of a trial are chosen."),
-    ] = "tpe",
+    backbone: str = options.option("gcn", "Name of a backbone; see `canet backbones`."),
+    trials: int = options.option(
+        32, "Number of trials, including those of earlier calls.", min=1, max=options.MAX_TRIALS
+    ),
+    sampler: Literal["tpe", "random", "grid"] = options.option(
+        "tpe", "How the settings of a trial are chosen."
+    ),
     epochs: options.Epochs = None,
-    seeds: Annotated[
-        int,
-        options.count("Runs per trial; a trial is rated by their mean score.", options.MAX_SEEDS),
-    ] = 1,
+    seeds: int = options.option(
+        1, "Runs per trial; a trial is rated by their mean score.", min=1, max=options.MAX_SEEDS
+    ),
     variant: options.TaskOptions,
     columns: options.ColumnOptions,
     undirected: options.Undirected = None,
     metric: options.MetricName = None,
-    storage: Annotated[
-        Path | None,
-        typer.Option(
-            parser=_journal_file,
-            metavar="FILE",
-            help="Journal file for the trials. Default: a file in --out.",
-        ),
-    ] = None,
+    storage: Path | None = options.option(
+        None,
+        "Journal file for the trials. Default: a file in --out.",
+        parser=_journal_file,
+        metavar="FILE",
+    ),
     jobs: options.Jobs = 1,
     ray: options.RayAddress = None,
     device: options.Device = "auto",
     data_root: options.DataRoot = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the search. Default: a folder in searches/.")
-    ] = None,
+    out: Path | None = options.option(
+        None, "Folder of the search. Default: a folder in searches/."
+    ),
     output: options.OutputOptions,
 ) -> None:
     """Search for good settings of a method on validation data.

@@ -36,20 +36,21 @@ def train(
     *,
     method: options.MethodName = "canet",
     backbone: options.BackboneName = None,
-    seeds: Annotated[
-        int, options.count("Number of runs, with seeds 0, 1, ...", options.MAX_SEEDS)
-    ] = 1,
+    seeds: int = options.option(
+        1, "Number of runs, with seeds 0, 1, ...", min=1, max=options.MAX_SEEDS
+    ),
     variant: options.TaskOptions,
     settings: options.SettingsOptions,
     device: options.Device = "auto",
     data_root: options.DataRoot = None,
-    out: Annotated[Path, typer.Option(help="Folder for the runs; a run is in NAME/seed-S.")] = Path(
-        "runs"
+    out: Path = options.option(Path("runs"), "Folder for the runs; a run is in NAME/seed-S."),
+    ood_curves: bool = options.option(False, "Score every split at every epoch.", "--ood-curves"),
+    threads: int = options.option(
+        1,
+        "CPU threads per run. The last digits of results depend on it.",
+        min=1,
+        max=options.MAX_JOBS,
     ),
-    ood_curves: Annotated[
-        bool, typer.Option("--ood-curves", help="Score every split at every epoch.")
-    ] = False,
-    threads: options.Threads = 1,
     jobs: options.Jobs = 1,
     ray: options.RayAddress = None,
     output: options.OutputOptions,
