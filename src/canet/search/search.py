@@ -104,10 +104,8 @@ def run_search(
                 _show_progress(display, study, plan)
         is_graph = plan.base.task == USER_GRAPH
         metric = read_names(data_root)[0] if is_graph else DATASETS[plan.base.task].metric
-        words = _task_words(plan, graph)
         best = _best(study, plan, metric)
-        best["command"] = _search_command(plan, words, best["trials"])
-        best["train"] = _train_command(plan, words, out, data_root)
+        best |= _commands(plan, graph, out, data_root, best["trials"])
     best[CHECKSUM] = checksum_of(best)
     write_json(out / BEST, best)
     return best
@@ -168,28 +166,24 @@ def _ordered(plan: Plan, params: dict[str, Any]) -> dict[str, Any]:
     return {name: params[name] for name in plan.ranges}
 
 
-def _search_command(plan: Plan, task: Sequence[str], trials: int) -> str:
-    words = ["canet", "search", *task, "--sampler", plan.sampler]
-    words += ["--trials", str(trials), "--epochs", str(plan.base.settings["epochs"])]
-    return shlex.join(words + (["--seeds", str(plan.seeds)] if plan.seeds > 1 else []))
-
-
-def _train_command(plan: Plan, task: Sequence[str], out: Path, data_root: Path | None) -> str:
-    words = [*task, "--settings", str(out / BEST)]
-    if plan.base.task == USER_GRAPH:
-        epochs = str(plan.base.settings["epochs"])
-        return shlex.join(["canet", "fit", *words, "--epochs", epochs, "--out", "MODEL"])
-    root = ["--data-root", str(data_root)] if data_root else []
-    return shlex.join(["canet", "train", *words, *root])
-
-
-def _task_words(plan: Plan, graph: Sequence[str]) -> list[str]:
-    """Return the command-line arguments for task or graph, method, backbone and data."""
-    base = plan.base
-    task = graph if base.task == USER_GRAPH else [base.task]
-    words = [*task, "--method", base.method, "--backbone", base.backbone]
+def _commands(
+    plan: Plan, graph: Sequence[str], out: Path, data_root: Path | None, trials: int
+) -> dict[str, str]:
+    """Return the command of this search, and the one that trains with its best settings."""
+    base, is_graph = plan.base, plan.base.task == USER_GRAPH
+    words = [*graph] if is_graph else [base.task]
+    words += ["--method", base.method, "--backbone", base.backbone]
     words += ["--features", base.features] if base.features != "original" else []
     words += ["--protocol", base.protocol] if base.protocol != "paper" else []
     words += ["--generator", base.generator] if base.generator != "shared" else []
     words += ["--data-seed", str(base.data_seed)] if base.data_seed else []
-    return words + (["--inductive"] if base.inductive else [])
+    words += ["--inductive"] if base.inductive else []
+    epochs = ["--epochs", str(base.settings["epochs"])]
+    search = ["canet", "search", *words, "--sampler", plan.sampler, "--trials", str(trials)]
+    search += [*epochs, *(["--seeds", str(plan.seeds)] if plan.seeds > 1 else [])]
+    train = ["canet", "fit" if is_graph else "train", *words, "--settings", str(out / BEST)]
+    if is_graph:
+        train += [*epochs, "--out", "MODEL"]
+    elif data_root:
+        train += ["--data-root", str(data_root)]
+    return {"command": shlex.join(search), "train": shlex.join(train)}
