@@ -44,8 +44,11 @@ def compare(
         get_backbone(name)
 
     from canet.report.html import write_report
-    from canet.runs.comparison import read_comparison
+    from canet.runs.comparison import TEST, read_comparison
     from canet.runs.user_graph import RUNS, applicable_methods, compare_on_graph
+    from canet.scoring.metrics import METRICS
+    from canet.store.summary import spread_text
+    from canet.util.console import print_table
 
     task = read_comparison(graph, metric or "accuracy", undirected, **columns.arguments)
     chosen = options.names(methods) or applicable_methods(task)
@@ -65,7 +68,15 @@ def compare(
     write_report(out / RUNS, out / REPORT)
 
     def show(summaries: list[dict[str, Any]]) -> None:
-        _show(summaries, out / REPORT)
+        rows = []
+        for one in summaries:
+            name = "-".join(dict.fromkeys([one["method"], one["backbone"]]))
+            scores = [one["scores"]["test_ood"][TEST], one["scores"]["valid"]]
+            rows.append([name, *map(spread_text, scores), f"{one['seconds']:.1f}"])
+        metric, runs = METRICS[summaries[0]["metric"]].label, len(summaries[0]["seeds"])
+        title = f"{metric} in %, mean ± standard deviation of {runs} runs; the best first"
+        print_table(title, ["method", "test", "validation", "seconds"], rows)
+        print(f"Report: {out / REPORT}")
         if not methods:
             print("auto takes longer and was left out: to compare it too, name it in --methods.")
 
@@ -73,21 +84,3 @@ def compare(
     if failed:
         names = listed(dict.fromkeys(job.config.model for job in failed))
         raise CanetError(f"{len(failed)} runs failed ({names}): {failed[0].lines[-1]}")
-
-
-def _show(summaries: list[dict[str, Any]], report: Path) -> None:
-    """Print a table with the best method first."""
-    from canet.runs.comparison import TEST
-    from canet.scoring.metrics import METRICS
-    from canet.store.summary import spread_text
-    from canet.util.console import print_table
-
-    rows = []
-    for one in summaries:
-        name = "-".join(dict.fromkeys([one["method"], one["backbone"]]))
-        scores = [one["scores"]["test_ood"][TEST], one["scores"]["valid"]]
-        rows.append([name, *map(spread_text, scores), f"{one['seconds']:.1f}"])
-    metric, runs = METRICS[summaries[0]["metric"]].label, len(summaries[0]["seeds"])
-    title = f"{metric} in %, mean ± standard deviation of {runs} runs; the best first"
-    print_table(title, ["method", "test", "validation", "seconds"], rows)
-    print(f"Report: {report}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,8 +10,8 @@ from statistics import mean
 
 from canet.data import DATASETS, GENERATORS
 from canet.data.benchmarks.dataset import USER_GRAPH
+from canet.errors import warn_user
 from canet.methods import METHODS, Settings
-from canet.report import embedded
 from canet.report.comparison import (
     NO_CONTEXT,
     Comparison,
@@ -40,10 +41,16 @@ from canet.report.page_tables import (
 )
 from canet.report.score import Score
 from canet.report.tables import Table
+from canet.runs.run import read_failure
 from canet.scoring.metrics import METRICS
-from canet.store import open_runs
+from canet.store import RunFolder, open_runs
+from canet.store.run_folder import CONFIG, folders_below
 from canet.store.summary import OOD_MEAN
+from canet.util.files import read_regular
 from canet.util.rendering import environment, inline_svg, number, write_page
+
+TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
+MAX_BYTES = 2**25  # per picture
 
 
 def write_report(out: Path, target: Path, context: ReportContext = NO_CONTEXT) -> None:
@@ -72,8 +79,8 @@ def write_report(out: Path, target: Path, context: ReportContext = NO_CONTEXT) -
             machines=machine_table(runs),
             seconds=sum(run.result.seconds for run in runs),
             left_out=left_out,
-            failures=embedded.failures(root),
-            figures=embedded.figures(root / "figures"),
+            failures=failures(root),
+            figures=figures(root / "figures"),
             tables=[stored_table(Table.read(p)) for p in sorted(root.glob("tables/*.json"))],
         )
     write_page(page, target)
@@ -173,3 +180,38 @@ def count_best(rankings: Iterable[Ranking]) -> list[tuple[int, list[str]]]:
     names = sorted(counts, key=str.casefold)
     times = sorted(set(counts.values()), reverse=True)
     return [(number, [name for name in names if counts[name] == number]) for number in times]
+
+
+def figures(folder: Path) -> list[tuple[str, str]]:
+    """Title and data URI of each picture of a folder, sorted by name; SVG is preferred over PNG.
+
+    `ablation-bars-cora.svg` has the title `Ablation: bars cora`. Links to files outside the folder
+    are left out with a warning.
+    """
+    paths = {path.stem: path for suffix in TYPES for path in folder.glob(f"*{suffix}")}
+    inside = folder.parent.resolve() / folder.name
+    found = []
+    for name, path in sorted(paths.items()):
+        if path.resolve().parent != inside:
+            warn_user(f"left out '{path}': the picture is not in this folder")
+            continue
+        title = name.replace("_", "-").replace("-", ": ", 1).replace("-", " ")
+        content = base64.b64encode(read_regular(path, MAX_BYTES)).decode()
+        uri = f"data:{TYPES[path.suffix]};base64,{content}"
+        found.append((title[0].upper() + title[1:], uri))
+    return found
+
+
+def failures(out: Path) -> list[tuple[str, list[str]]]:
+    """Name and last lines of each failed job at or below `out` that no later attempt finished."""
+    found = []
+    for folder in folders_below(out):
+        run = RunFolder(folder)
+        if not run.finished and (lines := read_failure(run)):
+            name = folder.relative_to(out).as_posix()
+            if (folder / CONFIG).exists():
+                config = run.read_config()
+                job = f"{config.task} {config.method}-{config.backbone}, seed {config.seed}"
+                name = f"{job} ({name})"
+            found.append((name, lines))
+    return found
