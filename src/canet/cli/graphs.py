@@ -93,11 +93,7 @@ def fit(
     choice = {"preset": preset, "time_limit": time_limit}
     if warm_start is None:
         changed(method, changes | {n: v for n, v in choice.items() if v is not None})
-    elif (
-        method != "auto"
-        or balanced
-        or any(option is not None for option in (preset, undirected, metric))
-    ):
+    elif (method, balanced, preset, undirected, metric) != ("auto", False, None, None, None):
         raise CanetError(
             "--warm-start continues a model with its own method, preset, metric, weights and edges:"
             " leave out --method, --preset, --metric, --balanced and --undirected"

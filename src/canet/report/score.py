@@ -68,7 +68,6 @@ class Score:
 
     @property
     def shown_std(self) -> float:
-        """The standard deviation as it is shown."""
         return self.shown(self.std)
 
     @property

@@ -148,10 +148,9 @@ def _numbers(score: Score) -> list[str]:
     spread = _decimals(score.shown_std) if len(score.values) > 1 else ""
     paper = ["", ""]
     if score.published:
-        _, published_mean, published_std = score.published
-        paper = ["OOM", ""]
-        if published_mean is not None and published_std is not None:
-            paper = [f"{round(to_percent(part), 4)}" for part in (published_mean, published_std)]
+        _, *numbers = score.published
+        known = [f"{round(to_percent(number), 4)}" for number in numbers if number is not None]
+        paper = known or ["OOM", ""]
     return [mean, spread, str(len(score.values)), str(score.expected), values, *paper]
 
 
