@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from canet.methods.base import ModelSettings
     from canet.store import RunConfig
 
+T = TypeVar("T")
 MAX_SEEDS = 1000
 MAX_JOBS = 1024
 MAX_TRIALS = 100_000
@@ -34,7 +35,7 @@ def out(help: str, **more: Any) -> Any:
     return typer.Option("--out", "-o", help=help, **more)
 
 
-def option(default: Any, help: str, *names: str, **more: Any) -> Any:
+def option(default: object, help: str, *names: str, **more: Any) -> Any:
     """Return the default of a field or parameter that `option_groups` turns into an option."""
     return field(default=default, metadata={"option": typer.Option(*names, help=help, **more)})
 
@@ -56,7 +57,7 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
             parameters.append(_parameter(name, hint, parameter.default))
 
     @wraps(command)
-    def run(**values: Any) -> None:
+    def run(**values: object) -> None:
         for name, group in groups.items():
             values[name] = group(**{one.name: values.pop(one.name) for one in fields(group)})
         command(**values)
@@ -66,7 +67,7 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _parameter(name: str, hint: Any, default: Any) -> inspect.Parameter:
+def _parameter(name: str, hint: object, default: object) -> inspect.Parameter:
     """Return a parameter as typer reads it; `default` may be a field."""
     if isinstance(default, Field):
         if "option" in default.metadata:
@@ -320,7 +321,7 @@ class OutputOptions:
         """Whether to print no progress."""
         return self.quiet or self.json
 
-    def show(self, content: Any, show: Callable[[Any], None]) -> None:
+    def show(self, content: T, show: Callable[[T], None]) -> None:
         """Print the content as JSON, or call `show`; with `--quiet` print nothing."""
         if self.json:
             print(json.dumps(content, indent=2))
