@@ -1,7 +1,5 @@
 """Fixtures for all tests: an isolated cache, and raw data if it is available."""
 
-from __future__ import annotations
-
 import gc
 import os
 import shutil

@@ -4,8 +4,6 @@ The table of differences is in docs/reference/paper-to-code.md; its last column 
 does.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import chain
 from pathlib import Path

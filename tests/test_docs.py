@@ -1,8 +1,6 @@
 """The site builds without warnings, it loads nothing from the network, and the code of its pages
 runs."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os

@@ -1,7 +1,5 @@
 """Errors for misspelt names."""
 
-from __future__ import annotations
-
 import pytest
 
 from canet.errors import InputError, check_name, unknown_name

@@ -1,7 +1,5 @@
 """The scripts in examples/ run and print what the page of the examples shows."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

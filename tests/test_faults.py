@@ -1,7 +1,5 @@
 """Faults: flipped bits, truncated files, full disks, and stopped or killed processes."""
 
-from __future__ import annotations
-
 import errno
 import os
 import random

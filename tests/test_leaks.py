@@ -1,7 +1,5 @@
 """A process that loads and predicts many times does not leak memory or files."""
 
-from __future__ import annotations
-
 import gc
 import os
 from collections.abc import Callable

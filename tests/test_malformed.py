@@ -1,7 +1,5 @@
 """Malformed graphs in every public function give a result or a canet error, and are not changed."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A floor under the quality of the methods, on shifted test nodes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

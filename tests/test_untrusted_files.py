@@ -4,8 +4,6 @@ Those about changed files and archives are in test_faults.py, data/test_graph_st
 store/test_archive.py.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

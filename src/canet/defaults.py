@@ -6,8 +6,6 @@ searches on validation data. It also contains searches for CaNet, for a comparis
 Settings are for the features that a search used; a control has those of the original features.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache

@@ -1,7 +1,5 @@
 """Exceptions and warnings for problems that the user can fix."""
 
-from __future__ import annotations
-
 import re
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """Settings: dataclass fields with help, valid values and search range."""
 
-from __future__ import annotations
-
 import math
 import types
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The benchmark: the plain implementation is CaNet, and the harness records all measurements."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

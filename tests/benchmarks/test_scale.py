@@ -1,7 +1,5 @@
 """The benchmark of large graphs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

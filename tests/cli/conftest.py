@@ -1,7 +1,5 @@
 """An empty folder to run commands in, few users, and no network."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from pathlib import Path

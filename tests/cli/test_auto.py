@@ -1,7 +1,5 @@
 """`auto` on the command line."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`canet datasets`, `methods` and `backbones`."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path

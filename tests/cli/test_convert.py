@@ -1,7 +1,5 @@
 """`canet convert`: tables, arrays and PyG files become stores; `canet verify` checks them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Your graph on the command line: inspect, fit, predict, diagnose."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What holds for every command: help, one line for a mistake, exit codes, tracebacks, signals."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,7 +1,5 @@
 """The commands on graph stores."""
 
-from __future__ import annotations
-
 import csv
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`canet train` and `canet evaluate`: scores, run folders, what is read again."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

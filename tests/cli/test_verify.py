@@ -1,7 +1,5 @@
 """`canet verify`: everything is read, and each error is a line."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

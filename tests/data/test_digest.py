@@ -1,7 +1,5 @@
 """Digest of the data of a task."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 

@@ -1,7 +1,5 @@
 """Graph stores: the sort on disk, the arrays, opening, and changed or missing files."""
 
-from __future__ import annotations
-
 import errno
 import os
 import pickle

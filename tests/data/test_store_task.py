@@ -1,7 +1,5 @@
 """Tasks of graph stores, and stores in place of user graphs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every finding appears under its condition and not otherwise, with its verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from math import nan

@@ -1,7 +1,5 @@
 """scikit-learn's tools on the nodes of a graph."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.model_selection import (

@@ -1,7 +1,5 @@
 """The decision of `fit`: whole graph, batches with sampled neighbours, or reading from the disk."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The progress of a fit: one bar for all stages."""
 
-from __future__ import annotations
-
 import pytest
 
 from canet.estimator.progress import STAGES, fit_display

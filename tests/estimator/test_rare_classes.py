@@ -1,7 +1,5 @@
 """Rare classes: warnings, calibrated probabilities, thresholds, recall, sample weights."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

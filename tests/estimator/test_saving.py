@@ -1,7 +1,5 @@
 """A saved model that this version cannot use gives a `CanetError`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import reduce
 from operator import getitem

@@ -1,7 +1,5 @@
 """One score, whoever asks: the model, the command line, or scikit-learn on the labels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

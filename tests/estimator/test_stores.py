@@ -1,7 +1,5 @@
 """A classifier on graph stores: fit, predict, save, load and diagnose."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Scores next to their baselines, and what `auto` has chosen."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

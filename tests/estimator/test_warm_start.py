@@ -1,7 +1,5 @@
 """Continue the training of a model on newer labels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The comparison of the default with simple models: the page shows what it gave."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The study of the diagnosis: its page, its constants, and rows of made-up models."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

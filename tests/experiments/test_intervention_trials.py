@@ -1,7 +1,5 @@
 """The trials of interventions: each form trains, and the page shows the results."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Interventions on three kinds of shift: jobs and tables of made-up runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from canet.data import CENTRED_PER_GRAPH, GENERATORS, WITHOUT_SPURIOUS

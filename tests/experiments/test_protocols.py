@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 from canet.data import CENTRED_PER_GRAPH, WITHOUT_SPURIOUS

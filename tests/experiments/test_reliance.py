@@ -1,7 +1,5 @@
 """Reliance on spurious columns: a table of made-up runs, and the measurement of a real run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Gradients with sampled neighbours."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

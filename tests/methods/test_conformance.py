@@ -1,7 +1,5 @@
 """Conformance tests of all methods, with every backbone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`auto` compares models under simulated shift, and averages them by their likelihood there."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Iterator

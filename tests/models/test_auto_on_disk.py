@@ -1,7 +1,5 @@
 """`auto` on a graph store that stays on disk."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`auto` on a graph store and a Ray cluster of two nodes, one of which is killed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

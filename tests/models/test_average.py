@@ -1,7 +1,5 @@
 """An average of models averages their probabilities."""
 
-from __future__ import annotations
-
 import torch
 
 from canet.data.graph import check_graph

@@ -1,7 +1,5 @@
 """A model that is not a network is trained, saved, averaged, chosen and diagnosed like one."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Predictions with columns of other nodes are those of a graph that has them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

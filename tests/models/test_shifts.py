@@ -1,7 +1,5 @@
 """Simulated shifts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Linear models and boosted trees on the columns of nodes and neighbours."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

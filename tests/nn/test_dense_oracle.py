@@ -4,8 +4,6 @@ The oracle shares weights with the model, but no code. It uses dense adjacency m
 repeated edges, plain torch operations and autograd. It always computes the whole graph.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """Edge weights: an edge of weight w counts like w edges, in every backbone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 On a machine without a GPU, Triton's interpreter runs the kernels; see tests/conftest.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy

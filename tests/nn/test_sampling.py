@@ -1,7 +1,5 @@
 """Sampled receptive fields."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every figure shows a method or backbone in its declared colour."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The committed tables and the pages agree with the archives under results/."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """CaNet with searched settings in the experiments that compare methods."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Exact predictions in pieces."""
 
-from __future__ import annotations
-
 import errno
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Features that are read row by row."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

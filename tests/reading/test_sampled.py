@@ -1,7 +1,5 @@
 """A diagnosis of a graph store that does not fit into memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Features are prepared with statistics of their own graph only."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import get_args
 

@@ -1,7 +1,5 @@
 """The page as headless Chromium shows it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The report page: self-contained, escaped and complete."""
 
-from __future__ import annotations
-
 import re
 import time
 from dataclasses import asdict, replace

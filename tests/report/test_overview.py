@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 from canet.report.comparison import Ranking, ReportContext, compare, find_results

@@ -1,7 +1,5 @@
 """Runs on a Ray cluster of two nodes, one of which is killed during the runs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

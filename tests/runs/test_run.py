@@ -1,7 +1,5 @@
 """Many runs: each is trained once, even if workers or the command are killed."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Compare and search on a user graph."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

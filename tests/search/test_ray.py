@@ -1,7 +1,5 @@
 """A search on a Ray cluster of two nodes, one of which is killed during the search."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

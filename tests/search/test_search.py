@@ -1,7 +1,5 @@
 """`canet search` on the embedded task with few users."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Trials of a study: which settings are tried, and which trials survive interruptions."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path

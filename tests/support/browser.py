@@ -1,7 +1,5 @@
 """Run a script in a page as headless Chromium shows it."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

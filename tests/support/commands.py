@@ -1,7 +1,5 @@
 """Run `canet` as a user does, and look at what it answered."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

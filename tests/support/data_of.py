@@ -1,7 +1,5 @@
 """The graph of a task as a PyG `Data` that a test may change."""
 
-from __future__ import annotations
-
 from torch_geometric.data import Data
 
 from canet.data.task import ShiftTask

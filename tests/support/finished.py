@@ -1,7 +1,5 @@
 """Finished run folders with made-up scores, written without training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path

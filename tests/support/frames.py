@@ -1,7 +1,5 @@
 """A graph as two pandas tables."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """Wrong test labels, to show that a search does not use them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

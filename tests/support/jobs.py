@@ -1,7 +1,5 @@
 """Small runs for tests, and the parts that must be equal in two runs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from canet.store import RunConfig, RunFolder

@@ -1,7 +1,5 @@
 """A small graph whose training nodes have environment labels."""
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 import pytest

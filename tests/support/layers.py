@@ -1,7 +1,5 @@
 """Shared helpers of the tests of backbones."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The runs of an experiment with made-up scores, curves and weights, written without training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

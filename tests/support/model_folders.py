@@ -1,7 +1,5 @@
 """A saved model for tests."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A learner that is not a network: the class with the nearest mean of the features."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Self
 

@@ -1,7 +1,5 @@
 """A small graph with special cases, and one model of each kind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

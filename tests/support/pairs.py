@@ -1,7 +1,5 @@
 """Which methods are tested with which backbones."""
 
-from __future__ import annotations
-
 import pytest
 
 from canet.methods import BACKBONES, METHODS

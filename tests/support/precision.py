@@ -1,7 +1,5 @@
 """Tests in double precision, from the same random state."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

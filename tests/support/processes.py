@@ -1,7 +1,5 @@
 """Helpers for tests with processes."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Small raw files in the published layout."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """A Ray cluster for tests."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A reproduction folder as `canet reproduce` leaves it, with made-up scores and no training."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Searches of CaNet that tests put in place of the package's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any

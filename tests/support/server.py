@@ -1,7 +1,5 @@
 """A local server of files for tests of downloads."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event

@@ -1,7 +1,5 @@
 """A small task with two separate graphs, one for training and one shifted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

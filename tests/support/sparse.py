@@ -1,7 +1,5 @@
 """Sparse matrices from entries in any order."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Small graph stores for tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A terminal and a clock for tests of the output of commands."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterator

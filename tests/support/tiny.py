@@ -1,7 +1,5 @@
 """A task of 60 nodes that trains in a moment."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 """Trainers of the tiny task, runs that stop in the middle, and comparisons of runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small user graphs for tests of fit and predict."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch_geometric.data import Data

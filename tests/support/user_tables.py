@@ -1,7 +1,5 @@
 """Small graphs as tables, for tests of reading files."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

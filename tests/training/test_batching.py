@@ -1,7 +1,5 @@
 """Training in batches and on sampled neighbours."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Batches that a GPU draws by itself."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Several processes that train one model."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Statistics of inferred environments."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Training on a graph store gives the results of the same graph in memory."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

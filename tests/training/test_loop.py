@@ -1,7 +1,5 @@
 """The training loop: captured epochs, and several runs on a GPU."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tables on standard output."""
 
-from __future__ import annotations
-
 import pytest
 
 from canet.util.console import print_table

@@ -1,7 +1,5 @@
 """The job runner: order, workers that die, the shared value and files of other machines."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Reuse of freed memory, peak memory, and free memory."""
 
-from __future__ import annotations
-
 import math
 import resource
 import subprocess

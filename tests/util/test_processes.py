@@ -1,7 +1,5 @@
 """Worker processes are reused, replaced when one dies, and end with their parent."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

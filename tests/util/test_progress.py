@@ -1,7 +1,5 @@
 """Progress bars and progress lines of commands."""
 
-from __future__ import annotations
-
 import pytest
 
 from canet.util.progress import SECONDS_BETWEEN_LINES, Display

@@ -1,7 +1,5 @@
 """Validation of seeds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

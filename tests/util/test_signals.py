@@ -1,7 +1,5 @@
 """Signals raise `KeyboardInterrupt` at once, or at the end of a `deferred` block."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`canet compare`: several methods on your graph."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

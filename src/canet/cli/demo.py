@@ -1,7 +1,5 @@
 """`canet demo`: a plain GCN, CaNet and `auto` on the embedded task."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The entry point of the command line, and its error messages."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

@@ -1,7 +1,5 @@
 """Your graph and a model: `canet predict` and `canet diagnose`."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path

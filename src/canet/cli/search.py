@@ -1,7 +1,5 @@
 """`canet search`: find a method's settings on validation data."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """Single runs: `canet demo`, `train` and `evaluate`."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`canet verify`: read every file of runs, models and graph stores, and print the errors."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path

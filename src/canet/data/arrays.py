@@ -1,7 +1,5 @@
 """Convert tensors, numpy arrays and lists to one type."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

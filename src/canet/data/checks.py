@@ -4,8 +4,6 @@ Each function takes a tensor, a numpy array or a list and returns the form that 
 package uses. The input is never changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 

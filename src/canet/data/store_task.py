@@ -1,7 +1,5 @@
 """The task of a graph store, whose splits were chosen when it was written."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The advice of a diagnosis, in one table: what was found → what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple

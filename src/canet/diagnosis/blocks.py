@@ -1,7 +1,5 @@
 """Feature blocks: groups of columns that are replaced together."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

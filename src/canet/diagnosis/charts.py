@@ -1,7 +1,5 @@
 """The charts of a diagnosis: matplotlib figures as inline SVG."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

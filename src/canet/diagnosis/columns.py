@@ -1,7 +1,5 @@
 """Shift of each feature column between two samples of nodes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The input of the sections of a diagnosis."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

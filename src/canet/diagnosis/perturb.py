@@ -1,7 +1,5 @@
 """Random changes of a graph: features of other nodes, rewired edges."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc

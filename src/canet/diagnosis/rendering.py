@@ -1,7 +1,5 @@
 """A diagnosis as text for a terminal, and as a self-contained HTML page without scripts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from canet.util.console import table_text

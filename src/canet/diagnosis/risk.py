@@ -1,7 +1,5 @@
 """Reliance and shift of each feature block, side by side."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Classifier two-sample test: how well does a domain classifier separate two samples?"""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

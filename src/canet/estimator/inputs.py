@@ -1,7 +1,5 @@
 """The inputs of `NodeClassifier.fit`: the graph, its task and class weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from inspect import signature
 from typing import Any

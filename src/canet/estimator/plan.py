@@ -1,7 +1,5 @@
 """The one decision of `fit` about size: whole graph, batches, or reading from the disk."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Collection

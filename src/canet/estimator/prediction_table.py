@@ -1,7 +1,5 @@
 """Predictions as a CSV or Parquet file with one row per node."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager

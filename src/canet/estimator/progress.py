@@ -1,7 +1,5 @@
 """One progress bar for all stages of a fit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

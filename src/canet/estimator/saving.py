@@ -1,7 +1,5 @@
 """Write a fitted classifier to a folder and read it: JSON and safetensors, no pickle."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Texts about a fitted classifier: what `auto` has chosen, a summary, and the model card."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

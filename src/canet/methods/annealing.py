@@ -1,7 +1,5 @@
 """Base class of the methods with a penalty whose weight increases after a number of updates."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Base class of the methods: a model, a training objective and parameter groups."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal

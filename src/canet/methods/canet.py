@@ -1,7 +1,5 @@
 """CaNet: the supervised loss with a regulariser that keeps environments close to a prior."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Correlation alignment: embeddings with the same mean and covariance in every environment."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Domain-adversarial training: embeddings from which the environment cannot be predicted."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

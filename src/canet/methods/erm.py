@@ -1,7 +1,5 @@
 """Empirical risk minimisation: the supervised loss without a penalty."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from canet.methods.base import Batch

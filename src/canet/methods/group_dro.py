@@ -1,7 +1,5 @@
 """Group distributionally robust optimisation: more weight for environments with larger risk."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Invariant risk minimisation: one classifier that is optimal in every environment."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Mixup of pairs of nodes, each with its own neighbourhood."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

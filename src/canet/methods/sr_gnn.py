@@ -1,7 +1,5 @@
 """Shift-robust GNN: reweights training nodes and aligns their moments with those of the graph."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

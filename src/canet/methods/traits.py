@@ -1,7 +1,5 @@
 """What others must know about a method or learner: a record of facts that each one declares."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

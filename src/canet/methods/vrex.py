@@ -1,7 +1,5 @@
 """Risk extrapolation: equal risks in all environments."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

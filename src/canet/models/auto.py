@@ -1,7 +1,5 @@
 """`auto`: compare models under simulated shifts, and average them by what they predict there."""
 
-from __future__ import annotations
-
 import math
 import os
 import shutil

@@ -1,7 +1,5 @@
 """An average of models, which is itself a model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 

@@ -3,8 +3,6 @@
 They may change in any version of scikit-learn. A weekly job tests the next one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any

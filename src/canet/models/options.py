@@ -1,7 +1,5 @@
 """How to train, apart from the settings of a method."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The parts of a task on which models are compared: validation nodes, and simulated shifts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import mean

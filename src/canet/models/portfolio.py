@@ -1,7 +1,5 @@
 """Presets of `auto`: lists of models to compare, the fastest first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain

@@ -1,7 +1,5 @@
 """A trained model on one graph."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

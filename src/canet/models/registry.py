@@ -1,7 +1,5 @@
 """All methods and learners by name, and the learner that trains with a method and a backbone."""
 
-from __future__ import annotations
-
 from canet.errors import InputError, check_name
 from canet.methods import BACKBONES, METHODS, Backbone, Method, get_backbone, get_method
 from canet.methods.base import ModelSettings

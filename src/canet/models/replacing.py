@@ -1,7 +1,5 @@
 """What a model predicts if nodes have some features of other nodes, for a diagnosis."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeAlias
 

@@ -1,7 +1,5 @@
 """Simulated shifts: parts of the training data that are held out."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """What models on columns share: their settings, their training nodes, and node weights."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """One method on one task: a short way to train networks with :class:`canet.models.Network`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

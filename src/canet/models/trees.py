@@ -1,7 +1,5 @@
 """Gradient-boosted trees on the columns of the nodes and of their neighbours."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """CaNet: an environment estimator and a mixture of K branches in each layer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, get_args
 

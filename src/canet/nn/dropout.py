@@ -1,7 +1,5 @@
 """Dropout that draws few random numbers on the CPU."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

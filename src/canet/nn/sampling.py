@@ -1,7 +1,5 @@
 """Random neighbours of nodes, for training in batches."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Base class of an experiment: its jobs, tables and figures."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path

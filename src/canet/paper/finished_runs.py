@@ -1,7 +1,5 @@
 """Finished runs, found by their config."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache

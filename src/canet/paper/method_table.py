@@ -1,7 +1,5 @@
 """Tables with a row for each method, and one for CaNet with searched settings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The report with the published scores of the paper."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ and standard deviation over five runs on one draw of the data, between 0 and 1. 
 paper (Elliptic, ablation, sensitivity) have no numbers; its text states some leads.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tables 1 and 2: all methods on all tasks, with the published scores."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Run the jobs of experiments, then write their tables and figures."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

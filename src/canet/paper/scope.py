@@ -1,7 +1,5 @@
 """The part of an experiment to run: tasks and features, methods, draws and epochs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache

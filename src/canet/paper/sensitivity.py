@@ -1,7 +1,5 @@
 """The sensitivity figures: OOD scores for several K (environments) and τ (temperature)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

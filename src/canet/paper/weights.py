@@ -1,7 +1,5 @@
 """The weights of the branches: heat maps, and measures of how different the branches are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path

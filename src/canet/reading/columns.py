@@ -1,7 +1,5 @@
 """Columns for models that are not networks: those of a node, and means over its neighbours."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """What models read of one graph, and what they predict: of some nodes, at once or in pieces."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property

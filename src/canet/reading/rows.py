@@ -1,7 +1,5 @@
 """Features that are read row by row, from a device, from memory or from memory-mapped files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property

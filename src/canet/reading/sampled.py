@@ -1,7 +1,5 @@
 """A part of a graph on disk, in memory: some nodes, and random neighbours of them."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Scaling of features with statistics of each graph. The model stores no statistics."""
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import torch

@@ -1,7 +1,5 @@
 """Learning curves of several contenders as one figure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 Scores are between 0 and 1 and are drawn in percent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 

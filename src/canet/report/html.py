@@ -1,7 +1,5 @@
 """The report: one HTML page without external resources, with a section for each comparison."""
 
-from __future__ import annotations
-
 import base64
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Labels of methods and backbones in tables and figures."""
 
-from __future__ import annotations
-
 from canet.methods import BACKBONES
 from canet.models import all_methods
 

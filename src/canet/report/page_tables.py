@@ -1,7 +1,5 @@
 """The tables of one comparison: scores, settings, pseudo-environments, time and memory."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The score of one or more runs: mean, spread and, if known, the published score."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

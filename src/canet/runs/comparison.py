@@ -1,7 +1,5 @@
 """The task of comparing models on a user graph, and its file, which worker processes read."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Check finished runs: score them again from their weights, and compare their data."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

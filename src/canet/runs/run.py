@@ -1,7 +1,5 @@
 """Train all unfinished runs and record the failures."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Compare methods and backbones on a user graph."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict

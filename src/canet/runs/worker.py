@@ -1,7 +1,5 @@
 """Train runs in a worker and return their outcome."""
 
-from __future__ import annotations
-
 import traceback
 import warnings
 from collections.abc import Sequence

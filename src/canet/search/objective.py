@@ -1,7 +1,5 @@
 """Trials: the validation score as a function of settings, without test data."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ The folder of a search contains `search.json` (the plan of the search), `journal
 unless another journal is used) and `best.json` (the best settings and how they were found).
 """
 
-from __future__ import annotations
-
 import json
 import random
 import shlex

@@ -1,7 +1,5 @@
 """A search as an Optuna study: its plan, its journal, its sampler and its trials."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -5,8 +5,6 @@ if the run scored every split at every epoch. The record of each run has the SHA
 The same runs give the same archive, byte for byte.
 """
 
-from __future__ import annotations
-
 import io
 import lzma
 import tarfile

@@ -4,8 +4,6 @@ Run folders and model folders are such folders. Whenever a file is read, it is c
 record. The record also has its own checksum.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

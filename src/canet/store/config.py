@@ -1,7 +1,5 @@
 """The configuration of a run: everything that its result depends on."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable

@@ -8,8 +8,6 @@ MODEL_CARD.md                  description of the model for people
 .lock                          empty; locked by a writer, not needed by readers
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field

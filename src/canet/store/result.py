@@ -1,7 +1,5 @@
 """The result of a run: the content of result.json."""
 
-from __future__ import annotations
-
 import math
 import platform
 from dataclasses import dataclass, field

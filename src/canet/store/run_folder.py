@@ -12,8 +12,6 @@ on config.json, so no other run can use it. The last two checkpoints are kept: i
 not match its digest, the run resumes from the one before.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping

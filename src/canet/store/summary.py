@@ -1,7 +1,5 @@
 """Finished runs and their scores, and a summary of runs that differ only in their seed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Named tensors: conversion to bytes, prefixes of names, and the state of an optimiser."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

@@ -6,8 +6,6 @@ the weights, and then replayed. The shapes of a captured step are fixed, so a fi
 largest number of nodes of some trial fields, and some more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Statistics of inferred environments: how many are used, and do they match the true ones."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Batches of a task on a device, and predictions of its splits, at once or in pieces."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -6,8 +6,6 @@ and then replayed: on a small graph, launching kernels one by one takes many tim
 running them. Each run has its own stream and random generator, so several runs can share a GPU.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

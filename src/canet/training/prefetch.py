@@ -1,7 +1,5 @@
 """Prepare the next batches in another thread while the caller trains on this one."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from contextlib import nullcontext

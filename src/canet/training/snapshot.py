@@ -1,7 +1,5 @@
 """A copy of the best weights so far, updated on the device."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """How a run starts: its initial weights or checkpoint, and whether it trains in batches."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A colour in figures and reports."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -1,7 +1,5 @@
 """Text and tables on standard output."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

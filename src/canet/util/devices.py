@@ -1,7 +1,5 @@
 """The device that computes, and its name in results."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ The number of processes and the number of this one come from a process group tha
 Ray Train, or from the environment variables that torchrun and srun set.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

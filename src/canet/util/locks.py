@@ -1,7 +1,5 @@
 """A lock that lets one process at a time use a folder."""
 
-from __future__ import annotations
-
 import glob
 import logging
 import shutil

@@ -1,7 +1,5 @@
 """Memory of the process and the machine: peak use, free memory, and reuse of freed memory."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import os

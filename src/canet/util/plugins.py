@@ -1,7 +1,5 @@
 """Methods, backbones, learners and data sets of other packages, found through entry points."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any

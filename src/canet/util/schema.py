@@ -1,7 +1,5 @@
 """JSON files that are read back: their content passes a schema, and some have a checksum inside."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import cache

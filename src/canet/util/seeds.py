@@ -1,7 +1,5 @@
 """Validation of random seeds."""
 
-from __future__ import annotations
-
 import operator
 from typing import SupportsIndex
 

@@ -5,8 +5,6 @@ A command calls `interrupt_on_signals` once. From then on each of these signals 
 checkpoint between two epochs. A second signal raises `KeyboardInterrupt` at once.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Context managers that set the global state of torch: precision, random generators, threads."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext

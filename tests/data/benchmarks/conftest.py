@@ -1,7 +1,5 @@
 """Fixtures for data sets: a local server, tasks from published files, and faster features."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread

@@ -1,7 +1,5 @@
 """Downloads into the cache: only complete and verified files are kept."""
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import io

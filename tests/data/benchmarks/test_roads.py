@@ -1,7 +1,5 @@
 """Crossings and accidents in sixteen cities."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 GCN and GAT are also in tests/nn/test_dense_oracle.py; the Transformer has its own file.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ The four classes are quartiles of activity within a region, so they are relative
 airports have no features. Their features are ranks of structural measures in the region's network.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch_geometric.data import Data

@@ -3,8 +3,6 @@
 Reads the raw CSV layout of ogbn-arxiv. An edge goes from the citing paper to the cited one.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import DTypeLike

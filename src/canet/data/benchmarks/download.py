@@ -1,7 +1,5 @@
 """Downloads into the cache (pooch); only complete and verified files are moved there."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import zipfile

@@ -6,8 +6,6 @@ of the training graph. The protocols with regions use the year 2016 and have no 
 regions.
 """
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

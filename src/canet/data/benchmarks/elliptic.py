@@ -4,8 +4,6 @@ Reads the published CSV files. The features file has no header and 167 columns: 
 step, and 165 features. Each time step is a snapshot; there are no edges between snapshots.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Each school has its own codes for majors, dorms and high schools. So the feature
 they are known.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from scipy.io import loadmat

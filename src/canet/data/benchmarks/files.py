@@ -4,8 +4,6 @@ The data root of the user is only read. Files that are missing there are searche
 then downloaded into it. The cache has the same layout.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The files are pickles, which can run code. For security, only published files ar
 identified by their SHA-256. The unpickler accepts only arrays, sparse matrices and dicts of lists.
 """
 
-from __future__ import annotations
-
 import pickle
 import warnings
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Read raw tables of numbers, and keep processed copies in the cache, which are faster to read."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import zlib

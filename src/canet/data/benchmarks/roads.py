@@ -5,8 +5,6 @@ in every city, standardised with mean and standard deviation of the training cit
 streets and of incoming roads, and the means of the length, directions and angles of these roads.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

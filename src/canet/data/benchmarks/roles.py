@@ -4,8 +4,6 @@ Each column is a rank: the share of nodes of the graph with a lower value, where
 the features of a graph depend on that graph alone, and a column has the same range in all graphs.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from scipy.stats import rankdata

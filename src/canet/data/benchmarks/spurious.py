@@ -15,8 +15,6 @@ Domains 1-3 are in distribution, domains 4-6 are shifted. There are three genera
   column is the same in all domains.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace

@@ -7,8 +7,6 @@ in- and out-degree, and their means over the neighbours one and two steps away, 
 direction of the edges.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -6,8 +6,6 @@ words. Each group uses some words more often, so the features are related to the
 determine it. Domains and spurious columns are made as in the paper.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.sparse as sp
 import torch

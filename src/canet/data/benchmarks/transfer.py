@@ -4,8 +4,6 @@ The protocol is the name of the training graph. All graphs have the same feature
 there are no edges between graphs.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data

@@ -8,8 +8,6 @@ assigning labels in the order of its rows would give almost every user a wrong l
 statistics (34,120 nodes, 892,346 edges) count the two repeated rows as nodes with a self-loop.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

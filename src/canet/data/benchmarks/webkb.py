@@ -4,8 +4,6 @@ The published files number the classes differently for each university; here the
 A link is an edge in both directions.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch_geometric.data import Data

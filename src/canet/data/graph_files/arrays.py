@@ -4,8 +4,6 @@ Code in a file is never run. A `.npz` file is read without pickle. A `.pt` file 
 `weights_only=True` and may contain only tensors and PyG's `Data`.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import re

@@ -1,7 +1,5 @@
 """Summaries of the columns of a table, and checks whether they can be features."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches

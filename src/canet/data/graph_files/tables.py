@@ -4,8 +4,6 @@ A column of the tables has one of six types: int64, float64, bool, timestamp (mi
 string or null. Empty cells are null.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections import Counter

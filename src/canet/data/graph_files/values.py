@@ -1,7 +1,5 @@
 """Convert the cells of a column to numbers, classes, ids, times or splits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path

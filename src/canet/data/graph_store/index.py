@@ -1,7 +1,5 @@
 """The index of a graph store, and the check of its arrays against it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

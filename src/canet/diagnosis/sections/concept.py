@@ -1,7 +1,5 @@
 """Columns that predict the label less well on the new graph than in training."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

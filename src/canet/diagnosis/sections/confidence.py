@@ -1,7 +1,5 @@
 """Whether the confidence can be trusted: calibration, abstention, novelty of the new nodes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

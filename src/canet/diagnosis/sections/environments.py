@@ -1,7 +1,5 @@
 """The pseudo-environments of a model: how many it uses, and which node properties they match."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

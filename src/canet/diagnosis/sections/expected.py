@@ -1,7 +1,5 @@
 """Expected score on a graph without labels, from the confidence and from held-out parts."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

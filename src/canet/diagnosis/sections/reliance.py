@@ -1,7 +1,5 @@
 """Reliance: replace a part of the input, and measure what the model loses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """Shift between the training graph and a new graph."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

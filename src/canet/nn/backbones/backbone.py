@@ -1,7 +1,5 @@
 """Backbone: a GNN architecture, as a plain model or as the branches of CaNet."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Decoupled backbone: propagation without learned layers, then an MLP on each node."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Attention over neighbours: the branches of CaNet-GAT, and a plain GAT."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Graph convolutions: the branches of CaNet-GCN, and a plain GCN."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 from torch.nn import functional as F
 

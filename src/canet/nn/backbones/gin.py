@@ -1,7 +1,5 @@
 """Graph isomorphism network: an MLP on the sum of a node and its neighbours."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """MLP on the features of each node, without the graph."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from canet.nn.backbones.backbone import Backbone

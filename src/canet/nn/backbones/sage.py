@@ -1,7 +1,5 @@
 """GraphSAGE: the node itself and the mean of its neighbours."""
 
-from __future__ import annotations
-
 from canet.nn.backbones.backbone import Backbone
 from canet.nn.backbones.gcn import ConvolutionBranches
 from canet.nn.blocks import Kind

@@ -1,7 +1,5 @@
 """Graph Transformer: linear attention over the whole graph, and a graph convolution."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

@@ -7,8 +7,6 @@ over the rows of the pattern (destinations), the backward pass over the rows of 
 segments, whose partial results are merged at the end, to balance the load.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

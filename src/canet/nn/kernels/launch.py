@@ -1,7 +1,5 @@
 """Launch kernels, or compile all kernels of a training step in parallel before it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager

@@ -7,8 +7,6 @@ rounding, or 2⁻⁴⁰ of the largest value if that is larger. With
 Sums over nodes have a fixed order, so the same input gives the same bits.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

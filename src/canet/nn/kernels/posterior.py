@@ -4,8 +4,6 @@ posterior, and one for their gradients.
 Products have the precision of the fused layer, and sums over nodes have a fixed order.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -5,8 +5,6 @@ product can have different bits each time. Here rows are cut into segments, each
 program, and the segments of a long row are merged in order.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 from torch import Tensor

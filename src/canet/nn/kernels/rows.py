@@ -1,7 +1,5 @@
 """Rows of a matrix in single precision."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

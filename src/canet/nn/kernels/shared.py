@@ -1,7 +1,5 @@
 """Helpers of the kernels that use tensor cores: sizes, precision, and sums over programs."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

@@ -1,7 +1,5 @@
 """Attention over neighbours, for one branch or for K branches."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable

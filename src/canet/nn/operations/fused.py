@@ -1,7 +1,5 @@
 """Checks whether a fused kernel can run an operation, given its device, data type and size."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 import torch

@@ -1,7 +1,5 @@
 """Attention over whole graphs, at a cost linear in the number of nodes."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

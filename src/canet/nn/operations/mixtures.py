@@ -1,7 +1,5 @@
 """Mixtures of branches: sums of K linear maps, with weights for each node."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable

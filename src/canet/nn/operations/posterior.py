@@ -1,7 +1,5 @@
 """Posterior of the environments, and samples from it."""
 
-from __future__ import annotations
-
 from torch import Tensor
 from torch.nn import functional as F
 

@@ -1,7 +1,5 @@
 """Products of sparse and dense matrices with their gradients, and rows of a matrix."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """What the forward pass of an operation keeps for its backward pass."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from torch import Tensor
