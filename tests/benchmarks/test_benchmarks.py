@@ -91,8 +91,9 @@ def test_erm_on_the_same_nodes_reads_what_canet_reads(monkeypatch: pytest.Monkey
         implementations._trainer(case, name, task, torch.device("cpu"), 1)
         for name in ("canet", "erm", implementations.SAME_NODES)
     )
-    assert same.method_type is erm.method_type is not ours.method_type
-    assert same.settings == erm.settings
+    types = [one.learner.method_type for one in (same, erm, ours)]
+    assert types[0] is types[1] is not types[2]
+    assert same.learner.settings == erm.learner.settings
     assert len(same.fields.batch("train").blocks[0].matrices) == 2
     assert same.fields.batch("train").x.shape == ours.fields.batch("train").x.shape
 
