@@ -56,14 +56,6 @@ def test_jobs_train_on_a_store(store: GraphStore, canet: Canet) -> None:
     assert found.content["seeds"] == [0, 1]
 
 
-def test_without_batches_a_store_is_trained_in_memory(store: GraphStore, canet: Canet) -> None:
-    found = canet("train", "Users", "--method", "erm", *QUICK, "--out", "runs", "--json").content
-    assert found["settings"]["batch_size"] == 0
-    assert (
-        canet("evaluate", "runs", "--device", "cpu", "--json").content["scores"] == found["scores"]
-    )
-
-
 def test_a_changed_store_is_noticed(store: GraphStore, canet: Canet) -> None:
     canet("train", "Users", *SAGE, "--out", "runs")
     store.path.rename(store.path.with_name("old"))

@@ -55,14 +55,6 @@ def test_environment_risks_are_the_mean_losses_of_each_environment() -> None:
     assert risks.tolist() == pytest.approx([17 / 3, 5, 2])
 
 
-def test_gradient_of_a_risk_is_one_over_the_size_of_its_environment() -> None:
-    method, _ = make(IRM)
-    losses = torch.zeros(5, dtype=torch.double, requires_grad=True)
-    method.environment_risks(losses, torch.tensor([0, 1, 2, 0, 0]))[0].backward()
-    assert losses.grad is not None
-    assert losses.grad.tolist() == pytest.approx([1 / 3, 0, 0, 1 / 3, 1 / 3])
-
-
 @pytest.mark.parametrize(
     ("loss", "by_hand"),
     [("cross_entropy", cross_entropy), ("binary_cross_entropy", binary_cross_entropy)],

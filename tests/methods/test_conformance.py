@@ -22,7 +22,7 @@ from tests.support.tiny import disconnected_task, tiny_task, with_other_test_nod
 from tests.support.trainers import same_bits, weights
 
 pytestmark = every_pair
-EPOCHS = 6
+EPOCHS = 3
 
 
 def trainer(task: ShiftTask, name: str, backbone: str, device: str = "cpu") -> Trainer:

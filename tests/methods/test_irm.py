@@ -1,10 +1,7 @@
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
 
-from canet.methods import BACKBONES
 from canet.methods.irm import IRM
 from tests.support.labelled import ENVIRONMENT, Y, make
 
@@ -45,36 +42,3 @@ def test_loss_is_the_mean_risk_and_the_weighted_mean_squared_slope() -> None:
     r, s = sum(risks.tolist()) / 3, sum(v * v for v in slopes.tolist()) / 3
     assert method.loss(batch).item() == pytest.approx(r + s)
     assert method.loss(batch).item() == pytest.approx(r + 7 * s)
-
-
-@pytest.mark.parametrize("backbone", BACKBONES)
-def test_gradient_of_the_penalty_reaches_the_first_layer(backbone: Any) -> None:
-    """The penalty is a gradient; it needs only one backward pass through the GNN."""
-    method, batch = make(IRM, backbone, penalty_weight=50.0, anneal_steps=0)
-    weight = method.model.phi_in.weight
-    method.loss(batch).backward()
-    h = 1e-6
-    for place in [(0, 0), (1, 3), (3, 4)]:
-        losses = []
-        for step in (h, -2 * h, h):
-            with torch.no_grad():
-                weight[place] += step
-            losses.append(method.loss(batch).item())
-        assert weight.grad is not None
-        difference = (losses[0] - losses[1]) / (2 * h)
-        assert weight.grad[place].item() == pytest.approx(difference, rel=1e-4, abs=1e-8)
-
-
-def test_one_environment_still_has_its_penalty() -> None:
-    method, batch = make(IRM, environment=torch.zeros_like(ENVIRONMENT))
-    risks, slopes = method.risks_and_slopes(method.predict(batch), batch.y, batch.environment)
-    assert method.loss(batch).item() == pytest.approx((risks + slopes.square()).item())
-
-
-def test_penalty_is_zero_where_no_rescaling_helps() -> None:
-    method, batch = make(IRM, penalty_weight=1e6, anneal_steps=0)
-    with torch.no_grad():
-        method.model.phi_out.weight.zero_()
-    losses = method.node_losses(method.predict(batch), batch.y)
-    risks = method.environment_risks(losses, batch.environment)
-    torch.testing.assert_close(method.loss(batch), risks.mean())

@@ -81,15 +81,6 @@ def test_weights_are_larger_near_the_target() -> None:
     assert weights.mean().item() == pytest.approx(1)
 
 
-def test_weights_keep_the_share_of_every_class() -> None:
-    source = torch.cat([torch.randn(30, 2), torch.randn(10, 2) + 4]).double()
-    target = torch.cat([torch.randn(10, 2), torch.randn(30, 2) + 4]).double()
-    y = (torch.arange(40) >= 30).long() + 5
-    weights = mean_matching_weights(source, target, y, 0.0, 10.0)
-    assert weights[:30].mean().item() == pytest.approx(1)
-    assert weights[30:].mean().item() == pytest.approx(1)
-
-
 def test_matched_samples_keep_weight_one() -> None:
     source = torch.randn(20, 3).double()
     weights = mean_matching_weights(source, source.flip(0), one_class(source), 0.2, 10.0)
@@ -106,13 +97,6 @@ def test_an_upper_bound_of_one_leaves_no_choice() -> None:
     source = torch.randn(6, 2).double()
     weights = mean_matching_weights(source, source + 1, one_class(source), 0.2, 1.0)
     assert weights.equal(torch.ones(6).double())
-
-
-def test_weights_stay_within_their_bounds_and_reach_them() -> None:
-    source, target = torch.randn(50, 2).double(), torch.randn(50, 2).double() / 4 + 2
-    weights = mean_matching_weights(source, target, one_class(source), 0.2, 3.0)
-    assert 0.2 <= weights.min().item() <= 0.2 + 1e-3
-    assert 3.0 - 1e-2 <= weights.max().item() <= 3.0
 
 
 def test_a_tight_tolerance_gives_the_optimum_of_sequential_quadratic_programming(

@@ -6,7 +6,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from canet.methods import BACKBONES, Batch, TrainingView
-from canet.methods.erm import ERM
 from canet.methods.mixup import Mixup, MixupSettings
 from canet.nn import GAT, GCN, Graph
 from canet.nn.backbones import ResidualModel
@@ -150,30 +149,6 @@ def test_loss_and_gradients_are_those_of_the_papers_sum_over_pairs(
         torch.autograd.grad(ours, parameters), torch.autograd.grad(theirs, parameters), strict=True
     ):
         torch.testing.assert_close(got, wanted)
-
-
-@every_depth
-@every_backbone
-def test_whole_share_is_plain_supervision(backbone: str, num_layers: int) -> None:
-    method, batch, _ = make(backbone, num_layers)
-    plain = ERM(method.settings, backbone, D, C)  # type: ignore[arg-type]
-    plain.load_state_dict(method.state_dict())
-    assert method.mixed_loss(batch, PARTNER, 1.0).equal(plain.loss(batch))
-
-
-@every_backbone
-def test_node_mixed_with_itself_is_plain_supervision(backbone: str) -> None:
-    method, batch, _ = make(backbone)
-    loss = method.mixed_loss(batch, torch.arange(len(Y)), 0.3)
-    torch.testing.assert_close(loss, method.node_losses(method.predict(batch), Y).mean())
-
-
-@every_depth
-@every_backbone
-def test_swapping_a_pair_and_its_shares_changes_nothing(backbone: str, num_layers: int) -> None:
-    method, batch, _ = make(backbone, num_layers)
-    swapped = method.mixed_loss(batch, PARTNER.argsort(), 0.7)
-    torch.testing.assert_close(method.mixed_loss(batch, PARTNER, 0.3), swapped)
 
 
 @every_backbone

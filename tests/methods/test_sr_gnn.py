@@ -37,13 +37,6 @@ def prepared(of: Trainer) -> SRGNN:
 # The central moment discrepancy
 
 
-def test_moment_discrepancy_by_hand() -> None:
-    first, second = torch.tensor([[0.0], [1.0]]), torch.tensor([[1.0], [1.0]])
-    # means 1/2 and 1; central moments of the first: 1/4, 0, 1/16, 0; all zero for the second
-    expected = 0.5 / 2 + 0.25 / 4 + 0.0625 / 16
-    assert central_moment_discrepancy(first, second, 2.0).item() == pytest.approx(expected)
-
-
 @pytest.mark.parametrize("width", [1.0, 2.0])
 def test_moment_discrepancy_is_the_papers_sum(width: float) -> None:
     p, q = torch.rand(7, 3).double().numpy(), torch.rand(5, 3).double().numpy() ** 2

@@ -74,18 +74,6 @@ def test_operator_without_edges_is_empty_or_the_identity(operator: Operator) -> 
     assert dense(NO_EDGES, 4, operator).equal(expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_against_is_along_the_reversed_edges(kind: str) -> None:
-    against = dense(EDGES, NUM_NODES, Operator(kind, "against"))
-    assert against.equal(dense(EDGES.flip(0), NUM_NODES, Operator(kind, "along")))
-
-
-def test_along_an_edge_its_target_reads_its_source() -> None:
-    edge = torch.tensor([[0], [1]])
-    assert dense(edge, 2, Operator("sum", "along")).tolist() == [[0, 0], [1, 0]]
-    assert dense(edge, 2, Operator("sum", "against")).tolist() == [[0, 1], [0, 0]]
-
-
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_renormalised_is_the_norm_of_gcn_conv(direction: str) -> None:
     edges = EDGES if direction == "along" else EDGES.flip(0)

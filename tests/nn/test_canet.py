@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from torch_geometric.nn import GATConv, GraphConv
 
 from canet.errors import InputError
-from canet.nn import CaNet, Graph, Operator
+from canet.nn import CaNet, Operator
 from canet.nn.backbones.gat import NEGATIVE_SLOPE
 from tests.support.networks import (
     EDGES,
@@ -34,26 +34,6 @@ def make(num_layers: int = 2, num_environments: int = K, **options: object) -> C
 
 def features() -> Tensor:
     return torch.randn(NUM_NODES, NUM_FEATURES)
-
-
-@pytest.mark.parametrize(
-    ("backbone", "names"),
-    [
-        ("gcn", ["branches.0.weight", "estimators.0.linear.weight", "phi_in.bias"]),
-        ("gat", ["branches.1.weight", "branches.0.attention_dst", "branches.0.attention_src"]),
-    ],
-)
-def test_gradients_pass_gradcheck(backbone: str, names: list[str]) -> None:
-    model = make(backbone=backbone, estimator="graph", num_environments=2).eval()
-    x, blocks = features(), Graph(EDGES, NUM_NODES, model.operators).whole(2).blocks
-
-    def logits(*values: Tensor) -> Tensor:
-        parameters = dict(zip(names, values, strict=True))
-        return torch.func.functional_call(model, parameters, (x, blocks)).logits
-
-    assert torch.autograd.gradcheck(
-        logits, tuple(model.get_parameter(name).detach().requires_grad_() for name in names)
-    )
 
 
 # One branch ---------------------------------------------------------------------------------------
@@ -86,33 +66,6 @@ def test_one_environment_is_a_plain_attention_network_with_a_residual_link() -> 
             conv.att_src.copy_(branches.attention_src[None])
         z = F.relu(conv(z, EDGES) + z)
     torch.testing.assert_close(predict(model, x).logits, model.phi_out(z))
-
-
-@pytest.mark.parametrize("backbone", ["gcn", "gat"])
-def test_one_learned_environment_is_the_same_as_none(backbone: str) -> None:
-    learned = make(num_environments=1, backbone=backbone)
-    plain = make(num_environments=1, backbone=backbone, learned_environment=False)
-    plain.load_state_dict(learned.state_dict(), strict=False)
-    x = features()
-    torch.testing.assert_close(predict(learned, x).logits, predict(plain, x).logits)
-
-
-@pytest.mark.parametrize("backbone", ["gcn", "gat"])
-def test_equal_branches_are_one_branch(backbone: str) -> None:
-    several = make(backbone=backbone)
-    single = make(backbone=backbone, num_environments=1, learned_environment=False)
-    with torch.no_grad():
-        for branches in several.branches:
-            for parameter in branches.parameters():
-                parameter.copy_(parameter[:1].expand_as(parameter).clone())
-    first = {
-        name: value[:1] if name.startswith("branches") else value
-        for name, value in several.state_dict().items()
-        if not name.startswith("estimators")
-    }
-    single.load_state_dict(first)
-    x = features()
-    torch.testing.assert_close(predict(several, x).logits, predict(single, x).logits)
 
 
 # Ablations ----------------------------------------------------------------------------------------

@@ -108,8 +108,12 @@ BRANCHES = [
 ]
 variants = pytest.mark.parametrize("variant", VARIANTS, ids=str)
 branches = pytest.mark.parametrize("variant", BRANCHES, ids=str)
+passes = pytest.mark.parametrize(
+    ("training", "some"),
+    [(True, False), (False, False), (True, True)],
+    ids=["training", "predicting", "training on some nodes"],
+)
 examples = pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES.keys())
-modes = pytest.mark.parametrize("training", [True, False], ids=["training", "predicting"])
 
 
 # The oracle ---------------------------------------------------------------------------------------
@@ -338,46 +342,32 @@ def assert_same(
 
 @pytest.mark.parametrize("example", [EXAMPLES["written"], EXAMPLES["weighted"]], ids=str)
 @variants
-@pytest.mark.parametrize(
-    ("training", "some"),
-    [(True, False), (False, False), (True, True)],
-    ids=["training", "predicting", "training on some nodes"],
-)
+@passes
 def test_model_and_gradients_are_those_of_the_dense_equations(
     variant: Variant, example: Example, training: bool, some: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert_same(variant, example, training, monkeypatch, some)
 
 
-@pytest.mark.parametrize("of_some_nodes", [False, True], ids=["all", "some"])
-@modes
-@pytest.mark.parametrize("change", [{"shared_environment": True}, {"learned_environment": False}])
+@passes
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shared_environment": True},
+        {"learned_environment": False},
+        {"loss": "binary_cross_entropy"},
+        {"norm": "layer", "num_layers": 2, "estimator": "graph"},
+    ],
+)
 @branches
-def test_ablations_follow_the_dense_equations(
+def test_other_options_follow_the_dense_equations(
     variant: Variant,
     change: dict[str, Any],
     training: bool,
-    of_some_nodes: bool,
+    some: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    changed = replace(variant, **change)
-    assert_same(changed, EXAMPLES["random"], training, monkeypatch, of_some_nodes)
-
-
-@branches
-def test_binary_loss_follows_the_dense_equations_on_each_column(
-    variant: Variant, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    binary = replace(variant, loss="binary_cross_entropy")
-    assert_same(binary, EXAMPLES["random"], training=True, monkeypatch=monkeypatch)
-
-
-@pytest.mark.parametrize("backbone", ["gcn", "gat"])
-def test_norm_is_that_of_the_hidden_state_after_each_layer(
-    backbone: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    variant = Variant(backbone, estimator="graph", norm="layer")
-    assert_same(variant, EXAMPLES["random"], True, monkeypatch)
+    assert_same(replace(variant, **change), EXAMPLES["random"], training, monkeypatch, some)
 
 
 @pytest.mark.parametrize("backbone", ["gcn", "gat"])

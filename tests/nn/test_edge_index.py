@@ -88,17 +88,3 @@ def test_matrices_have_the_type_of_the_model() -> None:
     expected = model(X, EDGES)
     found = model.float()(X.float(), EDGES)
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
-
-
-def test_it_trains_in_a_plain_loop() -> None:
-    model = models()[-1].train()
-    y = torch.tensor([0, 1, 2, 0, 1, 2])
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-    losses = []
-    for _ in range(30):
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(X, edge_index=EDGES), y)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < losses[0] / 2

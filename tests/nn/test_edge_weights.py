@@ -71,7 +71,7 @@ def user_graph(seed: int = 0, n: int = 60) -> Data:
 @backbones
 def test_weights_of_one_give_the_bits_without_weights(method: str, backbone: str) -> None:
     torch.set_default_dtype(torch.float32)
-    settings: dict[str, Any] = {"epochs": 3, "hidden": 8, "undirected": method == "canet"}
+    settings: dict[str, Any] = {"epochs": 1, "hidden": 8, "undirected": method == "canet"}
     plain, weighted = user_graph(), user_graph()
     weighted.edge_weight = torch.ones(weighted.num_edges)
     first, second = (

@@ -1,7 +1,6 @@
 import pytest
 import torch
 from torch import Tensor
-from torch.autograd import gradcheck
 
 from canet.nn import SparseMatrix, sparse_matrix
 from canet.nn.operations import multiply
@@ -68,15 +67,6 @@ def test_gradients_of_the_product_are_those_of_the_dense_product(make) -> None:
     )
     for got, wanted in zip(torch.autograd.grad(ours, [value, other]), expected, strict=True):
         torch.testing.assert_close(got, wanted)
-
-
-def test_product_passes_gradcheck_in_values_and_in_the_dense_matrix() -> None:
-    pattern = sample().pattern
-    value = torch.randn(pattern.nnz, requires_grad=True)
-    other = torch.randn(5, 3, requires_grad=True)
-    assert gradcheck(lambda v, d: multiply(SparseMatrix(pattern, v), d), (value, other))
-    assert gradcheck(lambda v: multiply(SparseMatrix(pattern, v), other.detach()), (value,))
-    assert gradcheck(lambda d: multiply(SparseMatrix(pattern, value.detach()), d), (other,))
 
 
 def test_a_product_with_more_entries_than_places_has_a_gradient() -> None:

@@ -1,6 +1,5 @@
 """Features are prepared with statistics of their own graph only."""
 
-from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-import canet
 from canet.data.graph import Graph
 from canet.data.task import ShiftTask
 from canet.methods import METHODS
@@ -21,7 +19,6 @@ from canet.reading.predict import read
 from canet.reading.prepared import PreparedGraph
 from canet.reading.scaling import prepare_features
 from canet.settings import override
-from tests.support.data_of import data_of
 from tests.support.small_task import with_columns
 from tests.support.tiny import (
     NUM_ID,
@@ -31,7 +28,6 @@ from tests.support.tiny import (
     with_other_test_nodes,
 )
 from tests.support.trainers import same_bits, weights
-from tests.support.user_graphs import small_user_graph
 
 CHANGES = [how for how in get_args(Scaling) if how != "raw"]
 GRAPH = torch.tensor([7, 7, 2, 7, 2, 7, 9, 2, 7, 2])  # one node is alone in its graph
@@ -132,12 +128,6 @@ def trainer(task: ShiftTask, how: str, name: str = "erm", **changes: object) -> 
     return Trainer(task, name, "gcn", override(METHODS[name].settings_type(), given), "cpu")
 
 
-def with_x(task: ShiftTask, x: Tensor) -> ShiftTask:
-    data = data_of(task)
-    data.x = x
-    return replace(task, data=data)
-
-
 @methods
 @pytest.mark.parametrize("case", ["disconnected", "inductive"])
 def test_nodes_that_are_not_of_the_training_graph_change_no_bit_of_training(
@@ -150,32 +140,13 @@ def test_nodes_that_are_not_of_the_training_graph_change_no_bit_of_training(
     assert honest.history == garbled.history
 
 
-def test_nodes_of_another_given_graph_change_no_bit_of_training() -> None:
-    task = tiny_task()
-    inside = task.data.edge_index < NUM_ID
-    edges = task.data.edge_index[:, inside[0] == inside[1]]
-    batch = (torch.arange(NUM_NODES) >= NUM_ID).long()
-    task = with_columns(task, edge_index=edges, batch=batch)
-    honest = trainer(task, "standardised").run(0)
-    garbled = trainer(with_other_test_nodes(task), "standardised").run(0)
-    assert same_bits(weights(honest), weights(garbled))
-
-
 @methods
 def test_training_is_that_on_features_which_were_prepared_before(name: str, how: str) -> None:
     task = tiny_task()
-    before = with_x(task, slow(task.data.x, torch.zeros(NUM_NODES), how))
+    before = with_columns(task, x=slow(task.data.x, torch.zeros(NUM_NODES), how))
     runs = [trainer(task, how, name).run(0), trainer(before, "raw", name).run(0)]
     tolerance = 1e-2 if name == "sr_gnn" else 1e-3
     assert runs[0].history["loss"] == pytest.approx(runs[1].history["loss"], rel=tolerance)
-
-
-@changes
-def test_sparse_features_train_like_dense_ones(how: str) -> None:
-    sparse = tiny_task(sparse=True)
-    tasks = (sparse, with_x(sparse, sparse.data.x.to_dense()))
-    losses = [trainer(task, how, dropout=0.0).run(0).history["loss"] for task in tasks]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
 def test_statistics_of_hidden_nodes_are_not_those_of_training() -> None:
@@ -198,7 +169,7 @@ def test_interventions_add_to_prepared_features_and_see_their_spread(sparse: boo
     view, batch = of.fields.view(), of.fields.batch("train")
     found = Interventions(of.learner.settings, view, torch.device("cpu"))
     x = task.data.x.to_dense() if sparse else task.data.x
-    before = with_x(task, slow(x, torch.zeros(NUM_NODES), "standardised"))
+    before = with_columns(task, x=slow(x, torch.zeros(NUM_NODES), "standardised"))
     expected = Interventions(
         of.learner.settings, trainer(before, "raw").fields.view(), torch.device("cpu")
     )
@@ -233,13 +204,3 @@ def test_a_new_graph_is_prepared_by_its_own_statistics(how: str, numbered: bool)
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
     found = read(method, given, nodes).logits
     torch.testing.assert_close(found, expected[nodes], atol=1e-5, rtol=1e-4)
-
-
-def test_predictions_do_not_change_if_features_are_shifted_and_scaled() -> None:
-    data = small_user_graph()
-    options = {"epochs": 5, "hidden": 8, "device": "cpu", "verbose": 0, "undirected": False}
-    model = canet.NodeClassifier("erm", scaling="standardised", **options).fit(data)
-    shifted = data.clone()
-    shifted.x = 100 + 7 * data.x
-    before, after = model.predict_proba(data), model.predict_proba(shifted)
-    np.testing.assert_allclose(before, after, atol=1e-3)

@@ -23,7 +23,7 @@ from canet.store.tensors import without_prefix
 from canet.training import loop
 from canet.util.devices import pick_device
 from canet.util.torch_state import fast_products, limited_threads
-from tests.support.data_of import data_of
+from tests.support.small_task import with_columns
 from tests.support.tiny import NUM_NODES, QUICK, tiny_task, with_other_test_nodes
 from tests.support.trainers import (
     Killed,
@@ -40,13 +40,6 @@ every_method = pytest.mark.parametrize("name", METHODS)
 plain_and_canet = pytest.mark.parametrize("name", ["erm", "canet"])
 
 
-def with_data(task: ShiftTask, **changed: Tensor) -> ShiftTask:
-    data = data_of(task)
-    for name, tensor in changed.items():
-        data[name] = tensor
-    return replace(task, data=data)
-
-
 # The loop
 
 
@@ -55,7 +48,7 @@ def wide_task() -> ShiftTask:
     random = torch.Generator().manual_seed(0)
     task = tiny_task()
     x = torch.randn(NUM_NODES, 2_000, generator=random)
-    return with_data(task, x=x)
+    return with_columns(task, x=x)
 
 
 def test_threads_of_the_caller_change_nothing() -> None:
@@ -265,14 +258,14 @@ def test_validation_with_one_class_under_roc_auc_is_rejected() -> None:
     y = task.data.y.clone()
     y[task.valid] = 0
     with pytest.raises(CanetError, match="valid"):
-        make(with_data(task, y=y), epochs=3).run()
+        make(with_columns(task, y=y), epochs=3).run()
 
 
 def test_shifted_set_with_one_class_under_roc_auc_scores_not_a_number() -> None:
     task = tiny_task(num_classes=2, metric="roc_auc")
     y = task.data.y.clone()
     y[task.test_ood["far"]] = 1
-    scores = make(with_data(task, y=y), epochs=3).run().result.scores
+    scores = make(with_columns(task, y=y), epochs=3).run().result.scores
     missing = {split for split, score in scores.items() if score != score}
     assert missing == {"ood/far"}
 
@@ -350,7 +343,7 @@ def test_folder_of_a_run_on_other_data_is_rejected(tmp_path: Path) -> None:
     run_until(9, tmp_path / "unfinished", make(task))
     y = task.data.y.clone()
     y[50] = (y[50] + 1) % 3
-    other = with_data(task, y=y)
+    other = with_columns(task, y=y)
     for epochs, name in ((2, "finished"), (12, "unfinished")):
         with pytest.raises(CanetError, match=rf"{name}' .*\(other labels"):
             make(other, epochs=epochs).run(folder=tmp_path / name)

@@ -9,22 +9,17 @@ from typing import Any
 
 import pytest
 import torch
-import torch_geometric.nn as pyg
 from torch import Tensor, nn
 from torch.autograd import gradcheck
-from torch.nn import functional as F
 
-from canet.nn import BACKBONES, CaNet, Graph
-from canet.nn.backbones.gat import NEGATIVE_SLOPE, AttentionBranches
+from canet.nn import BACKBONES, CaNet
 from tests.support.layers import convolved, directions, fields, layer, read_by, slow_layer
 from tests.support.networks import (
-    EDGES,
     HIDDEN,
     NO_EDGES,
     NUM_CLASSES,
     NUM_FEATURES,
     NUM_NODES,
-    apply,
     predict,
 )
 
@@ -91,60 +86,6 @@ def test_layer_passes_gradcheck(backbone: str, direction: str, nodes: list[int])
     # gradcheck perturbs its inputs in place, so pass the parameters themselves.
     inputs = z, e, *branches.parameters()
     assert gradcheck(lambda *_: layer(branches, z, e, nodes), inputs, fast_mode=True)
-
-
-def sage_of_pyg(branches: Any) -> nn.Module:
-    conv = pyg.SAGEConv(HIDDEN, HIDDEN, aggr="mean", bias=False)
-    conv.lin_l.weight.data = branches.weight[0, :HIDDEN].T
-    conv.lin_r.weight.data = branches.weight[0, HIDDEN:].T
-    return conv
-
-
-def gin_of_pyg(branches: Any) -> nn.Module:
-    maps = nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, HIDDEN)
-    network = nn.Sequential(maps[0], nn.ReLU(), maps[1])
-    conv = pyg.GINConv(network, eps=branches.epsilon.item())  # this draws new weights
-    for linear, name in zip(maps, ("first", "second"), strict=True):
-        linear.weight.data = branches.get_parameter(name)[0].T
-        linear.bias.data = branches.get_parameter(f"{name}_bias")[0]
-    return conv
-
-
-@directions
-@pytest.mark.parametrize(("backbone", "of_pyg"), [("sage", sage_of_pyg), ("gin", gin_of_pyg)])
-def test_one_branch_is_the_layer_of_pyg_with_a_residual_link(
-    backbone: str, of_pyg: Callable[[Any], nn.Module], direction: str
-) -> None:
-    branches = new(backbone, k=1, direction=direction)
-    z = torch.randn(NUM_NODES, HIDDEN).requires_grad_()
-    ours = branches.plain(z, Graph(EDGES, NUM_NODES, branches.operators).block)
-    edges = EDGES if direction == "along" else EDGES.flip(0)
-    theirs = F.relu(of_pyg(branches)(z, edges) + z)
-    torch.testing.assert_close(ours, theirs)
-    target = torch.randn_like(z)
-    torch.testing.assert_close(*(torch.autograd.grad(out, z, target) for out in (ours, theirs)))
-
-
-def test_mixture_of_attention_branches_and_its_gradients_are_those_of_mixed_heads_of_pyg() -> None:
-    branches, e = AttentionBranches(HIDDEN, K), torch.rand(NUM_NODES, K)
-    conv = pyg.GATConv(HIDDEN, HIDDEN, heads=K, bias=False, negative_slope=NEGATIVE_SLOPE)
-    with torch.no_grad():
-        conv.lin.weight.copy_(torch.cat([weight.T for weight in branches.weight]))
-        conv.att_dst.copy_(branches.attention_dst[None])
-        conv.att_src.copy_(branches.attention_src[None])
-    z, target = torch.randn(NUM_NODES, HIDDEN).requires_grad_(), torch.randn(NUM_NODES, HIDDEN)
-    ours = apply(branches, z, e)
-    heads = conv(z, EDGES).view(NUM_NODES, K, HIDDEN)
-    theirs = F.relu((heads * e[..., None]).sum(dim=1) + z)
-    torch.testing.assert_close(ours, theirs)
-    own = [z, branches.weight, branches.attention_dst, branches.attention_src]
-    mine = torch.autograd.grad(ours, own, target)
-    grad_z, weight, dst, src = torch.autograd.grad(
-        theirs, [z, conv.lin.weight, conv.att_dst, conv.att_src], target
-    )
-    weight = weight.view(K, HIDDEN, HIDDEN).transpose(1, 2)
-    for got, wanted in zip(mine, (grad_z, weight, dst[0], src[0]), strict=True):
-        torch.testing.assert_close(got, wanted)
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)

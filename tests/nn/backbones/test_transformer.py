@@ -5,9 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.autograd import gradcheck
-from torch.autograd.functional import jacobian
 from torch.nn import functional as F
-from torch_geometric.nn.attention import SGFormerAttention
 
 from canet.errors import InputError
 from canet.nn import BACKBONES, CaNet, Graph, GraphModel
@@ -18,7 +16,6 @@ from canet.util.sparse import components
 from tests.support.layers import ALL, convolved, directions, fields, layer, slow_layer
 from tests.support.networks import (
     HIDDEN,
-    NO_EDGES,
     NUM_CLASSES,
     NUM_FEATURES,
     NUM_NODES,
@@ -140,26 +137,6 @@ def test_attention_follows_its_formula_in_graphs_of_all_sizes(hidden: int) -> No
         torch.testing.assert_close(ours[row], expected)
 
 
-@pytest.mark.parametrize("num_nodes", [3, 20])
-def test_attention_over_one_graph_is_that_of_pyg(num_nodes: int) -> None:
-    branches = TransformerBranches(HIDDEN, 1)
-    attention = SGFormerAttention(HIDDEN, heads=1, head_channels=HIDDEN)
-    one = torch.eye(HIDDEN)
-    with torch.no_grad():
-        branches.weight.copy_(torch.cat([2 * one, -one]))  # so that the layer is ReLU(G)
-        branches.query.bias.zero_()
-        branches.key.bias.zero_()
-        attention.q.weight.copy_(branches.query.weight)
-        attention.k.weight.copy_(branches.key.weight)
-        attention.v.weight.copy_(one)
-    z = torch.randn(num_nodes, HIDDEN).requires_grad_()
-    graph = Graph(NO_EDGES, num_nodes, branches.operators, torch.zeros(num_nodes).long())
-    ours, theirs = branches.plain(z, graph.block), F.relu(attention(z[None])[0])
-    torch.testing.assert_close(ours, theirs)
-    target = torch.randn_like(z)
-    torch.testing.assert_close(*(torch.autograd.grad(out, z, target) for out in (ours, theirs)))
-
-
 # Several graphs -----------------------------------------------------------------------------------
 
 
@@ -173,31 +150,6 @@ def test_each_component_is_computed_as_if_it_were_alone(hidden: int, direction: 
     for nodes in parts:
         alone = apply(branches, z[nodes], e[nodes], links(len(nodes)))
         torch.testing.assert_close(states[nodes], alone)
-
-
-@pytest.mark.parametrize(
-    ("given", "graphs"),
-    [
-        (None, [{0, 1, 2}, {3}]),
-        ([0, 0, 0, 0], [{0, 1, 2, 3}]),
-        ([1, 0, 0, 1], [{0, 3}, {1, 2}]),
-        ([3, 0, 1, 2], [{0}, {1}, {2}, {3}]),
-    ],
-    ids=["components", "joined", "cut and joined", "each alone"],
-)
-def test_a_node_reads_its_neighbours_and_its_graph(
-    given: list[int] | None, graphs: list[set[int]]
-) -> None:
-    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-    branches, z = TransformerBranches(HIDDEN, 1), torch.rand(4, HIDDEN)
-    ids = None if given is None else torch.tensor(given)
-    block = Graph(edges, 4, branches.operators, ids).block
-    derivatives = jacobian(lambda z: branches.plain(z, block), z)
-    linked = {(u, v) for u, v in edges.T.tolist()}
-    for u in range(4):
-        for v in range(4):
-            reads = (u, v) in linked or any({u, v} <= graph for graph in graphs)
-            assert derivatives[u, :, v].any() == reads, (u, v)
 
 
 def test_a_single_node_attends_to_itself() -> None:
