@@ -6,11 +6,13 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run in parallel, one per core
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(name, "1")  # tests run in parallel, one per core
 
 import pytest
 import torch
 
+from canet.util import torch_state
 from tests.support.raw_files import without_checksums, write_arxiv, write_elliptic, write_twitch
 
 pytest_plugins = [
@@ -27,6 +29,7 @@ if not torch.cuda.is_available():
 def one_thread() -> Iterator[None]:
     """Use one thread, because the graphs of the tests are too small for more."""
     torch.set_num_threads(1)
+    torch_state._limit = 1  # a run does not search for libraries with threads
     gc.freeze()  # searches for garbage then skip what the imports made, and are fast
     yield
     gc.unfreeze()

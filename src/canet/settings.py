@@ -4,6 +4,7 @@ import math
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, field, fields, replace
+from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from canet.errors import InputError, check_name
@@ -12,6 +13,7 @@ S = TypeVar("S")
 MAX_NUMBER = 10**6
 """Largest value of a numeric setting that declares no maximum."""
 MAX_VALUE_LENGTH = 40
+_hints = cache(get_type_hints)
 
 
 def setting(
@@ -45,7 +47,7 @@ def override(settings: S, changes: Mapping[str, Any]) -> S:
         InputError: A name is unknown or a value is invalid.
     """
     declared = {f.name: f for f in fields(settings)}  # type: ignore[arg-type]
-    hints = get_type_hints(type(settings))
+    hints = _hints(type(settings))
     parsed = {}
     for name, value in changes.items():
         check_name("setting", name, declared)
@@ -55,7 +57,7 @@ def override(settings: S, changes: Mapping[str, Any]) -> S:
 
 def check(settings: Any) -> None:
     """Reject invalid values in a settings object that was created directly."""
-    hints = get_type_hints(type(settings))
+    hints = _hints(type(settings))
     for declared in fields(settings):
         hint, value = hints[declared.name], getattr(settings, declared.name)
         if type(_checked_value(declared, hint, value)) is not str and isinstance(value, str):
@@ -75,7 +77,7 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, str]:
 
 def describe_settings(settings_type: type) -> dict[str, dict[str, Any]]:
     """Return help, default, valid values and search range of each setting of a settings class."""
-    hints = get_type_hints(settings_type)
+    hints = _hints(settings_type)
     return {
         declared.name: {
             "help": declared.metadata["help"],

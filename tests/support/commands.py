@@ -8,10 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import typer
 
 from canet import cli
 from canet.util import signals
@@ -20,6 +22,7 @@ from canet.util.signals import SIGNALS
 
 NUM_USERS = 300
 QUICK = ("--epochs", "3", "--device", "cpu")
+typer.main.get_command = cache(typer.main.get_command)  # a process builds the commands once
 
 
 class Answer(NamedTuple):

@@ -7,7 +7,7 @@ import torch
 
 def double_precision() -> Iterator[None]:
     """Make it a fixture: `double = pytest.fixture(autouse=True)(double_precision)`."""
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)  # faster than for all devices
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)

@@ -31,7 +31,8 @@ def seeded(seed: int, device: torch.device, threads: int | None = None) -> Itera
     devices = [torch.cuda.current_device()] if device.type == "cuda" else []
     limited = nullcontext() if threads is None else limited_threads(threads)
     with _STATE_LOCK, torch.random.fork_rng(devices=devices), single_precision(), limited:
-        torch.manual_seed(seed)
+        # torch.manual_seed also seeds all other devices, which takes as long as a small epoch.
+        torch.manual_seed(seed) if devices else torch.default_generator.manual_seed(seed)
         yield
 
 
