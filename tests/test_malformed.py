@@ -20,7 +20,7 @@ from tests.support.user_graphs import small_user_graph
 
 QUICK = {"epochs": 1, "hidden": 4, "device": "cpu", "verbose": 0, "num_environments": 2}
 CAREFUL = settings(
-    max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 Draw = Callable[[st.SearchStrategy], Any]
 
@@ -184,7 +184,7 @@ def test_a_trained_model_accepts_or_rejects_a_new_graph(
     attempt(lambda: model.environments(data), data)
 
 
-@settings(CAREFUL, max_examples=25)
+@settings(CAREFUL, max_examples=15)
 @given(data=graphs(), new=graphs())
 def test_a_diagnosis_accepts_or_rejects_graphs(
     trained: list[canet.NodeClassifier], data: Data, new: Data

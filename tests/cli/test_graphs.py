@@ -163,6 +163,7 @@ def test_diagnose_prints_text_a_page_and_json(place: Path, tmp_path: Path) -> No
         (("fit", "january", "--label", "topic", "--metric", "roc_auc", "--out", "m"), "two class"),
         (("fit", "january", "--label", "topic", "--out", "february"), "other files"),
         (("fit", "january", "--out", "m"), "label"),
+        (("fit", "january", "--epochs", 2, "--set", "epochs=3", "--out", "m"), "--epochs"),
         (("fit", "nowhere", "--label", "topic", "--out", "m"), "nowhere"),
         (("predict", "february", "january", "--out", "p.csv"), "no model"),
         (("predict", "model", "nowhere", "--out", "p.csv"), "nowhere"),
@@ -172,7 +173,7 @@ def test_diagnose_prints_text_a_page_and_json(place: Path, tmp_path: Path) -> No
     ],
 )
 def test_a_wrong_command_is_rejected_in_one_line_and_leaves_nothing(
-    place: Path, arguments: Sequence[str], words: str
+    place: Path, arguments: Sequence[object], words: str
 ) -> None:
     before = sorted(place.rglob("*"))
     directed = ["--directed"] if arguments[0] == "fit" else []
@@ -272,15 +273,6 @@ def test_training_continues_on_the_command_line(place: Path, tmp_path: Path) -> 
     assert answer.content["method"] == "canet"
     assert answer.content["settings"]["hidden"] == 8
     assert call(tmp_path, *command, "--out", "other", "--method", "erm").code == 2
-
-
-def test_options_of_auto_are_rejected_for_a_method(place: Path, tmp_path: Path) -> None:
-    command = ("fit", place / "january", "--label", "topic", "--out", "model", "--method", "erm")
-    for option in (("--preset", "best"), ("--time-limit", "5")):
-        name = option[0].strip("-").replace("-", "_")
-        assert f"no setting '{name}'" in call(tmp_path, *command, *option).complaint
-    answer = call(tmp_path, *command, "--epochs", 2, "--set", "epochs=3")
-    assert "--epochs" in answer.err
 
 
 def test_names_may_have_capital_letters(place: Path, tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from canet.methods import METHODS as REGISTRY
 from canet.models import network
-from tests.support.commands import QUICK, Answer, Canet, call_in_new_process, files_of
+from tests.support.commands import QUICK, Canet, call_in_new_process, files_of
 
 METHODS = ("erm", "canet")
 METRICS = {"twitch": "roc_auc", "arxiv": "accuracy", "elliptic": "macro_f1"}
@@ -52,16 +51,6 @@ def test_summary_is_complete_and_consistent(method: str, backbone: str, canet: C
     assert scores["test_ood_mean"]["values"] == pytest.approx([fmean(run) for run in per_run])
 
 
-@pytest.mark.parametrize("method", REGISTRY)
-def test_every_method_trains_from_the_command_line(method: str, canet: Canet) -> None:
-    summary = canet("train", "synthetic", "--method", method, "--json", *QUICK).content
-    assert summary["method"] == method
-    seen = (
-        ["domain 1", "domain 2", "domain 3"] if REGISTRY[method].traits.needs_environments else None
-    )
-    assert summary["environments_seen"] == seen
-
-
 def test_same_command_again_reads_the_finished_runs_and_another_folder_gives_the_same_scores(
     finished: tuple[Path, dict[str, Any]], canet: Canet, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,16 +74,6 @@ def test_more_seeds_add_runs_to_the_finished_ones(canet: Canet, work: Path) -> N
     assert {path: after[path] for path in before} == before
     found = sorted(path.name for path in (work / "kept").rglob("seed-*"))
     assert found == ["seed-0", "seed-1", "seed-2"]
-
-
-def test_other_settings_leave_finished_runs_alone(canet: Canet, work: Path) -> None:
-    line = ("train", "synthetic", "--method", "erm", *QUICK, "--out", "kept", "--quiet")
-    assert canet(*line) == Answer(0, "", "")
-    before = files_of(work)
-    for other in (["--set", "hidden=8"], ["--protocol", "disjoint"], ["--ood-curves"]):
-        canet(*line, *other)
-        after = files_of(work)
-        assert {path: after[path] for path in before} == before
 
 
 def test_the_table_has_every_split_and_the_next_command_prints_the_same_scores(

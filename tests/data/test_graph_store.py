@@ -98,7 +98,7 @@ def contents(store: GraphStore) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in store.path.iterdir()}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     num_nodes=st.integers(1, 300),
     num_edges=st.integers(0, 3000),

@@ -115,12 +115,6 @@ def test_nodes_are_found_by_name_or_row(tmp_path: Path) -> None:
             plain.rows(wrong)
 
 
-def test_edges_in_one_direction_are_noticed(tmp_path: Path) -> None:
-    check_graph(write_store(tmp_path / "both").open(), undirected=True)
-    with pytest.raises(InputError, match="undirected"):
-        check_graph(write_store(tmp_path / "one", undirected=False).open(), undirected=True)
-
-
 def test_a_store_is_read_like_any_graph_but_not_with_other_columns(tmp_path: Path) -> None:
     store = write_store(tmp_path / "store")
     assert torch.equal(read_columns(tmp_path / "store", ReadOptions()).x, store.load().x)

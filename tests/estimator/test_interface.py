@@ -133,14 +133,6 @@ def test_callbacks_do_not_change_the_result() -> None:
     np.testing.assert_array_equal(with_callback, small().fit(data).predict_proba(data))
 
 
-def test_training_stops_early_unless_patience_is_zero() -> None:
-    data = small_user_graph()
-    early = small(epochs=60, patience=5).fit(data)
-    full = small(epochs=60, patience=0).fit(data)
-    assert len(early.history_["valid"]) == early.selected_epoch_ + 5 < 60
-    assert len(full.history_["valid"]) == 60
-
-
 def test_a_model_without_reference_predicts_but_has_no_novelty(tmp_path: Path) -> None:
     data = small_user_graph()
     model = small().fit(data)

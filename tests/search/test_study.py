@@ -74,6 +74,7 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
 
     def run(plan: Plan, trials: int, objective: Any) -> optuna.Study:
         monkeypatch.setattr(Objective, "loaded", (None, DATA))
+        monkeypatch.setattr("canet.search.search.importances", lambda study: {})  # they are slow
         monkeypatch.setattr(Objective, "__call__", lambda self, *given: objective(*given))
         run_search(plan, trials, tmp_path, device="cpu", quiet=True)
         return open_study(plan, open_journal(tmp_path / "journal.log"))

@@ -414,8 +414,8 @@ def test_checkpoint_of_another_run_is_rejected(tmp_path: Path) -> None:
         good | {"epoch": torch.tensor(number)} for number in (0, 12, 13, 2**40)
     ]
     needed = [name for name in good if name != "epoch" and not name.startswith("adam.")]
-    wrong += [{n: t for n, t in good.items() if n != gone} for gone in needed]
-    wrong += [good | {name: torch.zeros(2, 2)} for name in good if name != "epoch"]
+    wrong += [{n: t for n, t in good.items() if n != gone} for gone in needed[::3]]
+    wrong += [good | {name: torch.zeros(2, 2)} for name in [*good][::3] if name != "epoch"]
     wrong += [good | {"other": torch.zeros(1)}, good | {"adam.99.step": torch.zeros(())}]
     whole = make().run()
     for number, content in enumerate(wrong):

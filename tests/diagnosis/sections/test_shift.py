@@ -96,12 +96,6 @@ def test_unknown_labels_are_counted() -> None:
     assert (last.name, last.training, last.new, last.actual) == ("other classes", 0, 0, 0.25)
 
 
-def test_dense_and_sparse_features_can_be_compared() -> None:
-    new = random_graph(n=500, seed=1)
-    new.x = new.x.to_sparse_csr()
-    assert shifted(new).shifted_columns == []
-
-
 def test_means_are_in_the_units_of_the_table() -> None:
     kinds = [("number", 40.0, 12.0), ("date", 1.6e9, 1e6), *[("number", 0.0, 1.0)] * 4]
     columns = [ColumnEncoding(f"c{i}", k, m, s) for i, (k, m, s) in enumerate(kinds)]
