@@ -3,7 +3,6 @@
 import json
 from dataclasses import asdict, replace
 
-import numpy as np
 import pytest
 import torch
 
@@ -110,12 +109,3 @@ def test_a_replaced_column_of_a_user_graph_is_no_rounding_error() -> None:
     first, second = (user_task(one).task.digest for one in (data, other))
     assert first.differs_in(second) == "features"
     assert first.differs_in(user_task(data).task.digest) is None
-
-
-def test_times_are_part_of_the_digest_also_with_a_validation_set() -> None:
-    data = small_user_graph()
-    first, second = (
-        user_task(data, valid=range(10), time=np.roll(np.arange(data.num_nodes), by)).task.digest
-        for by in (0, 1)
-    )
-    assert first.differs_in(second) == "splits"

@@ -17,8 +17,6 @@ from canet.estimator import NodeClassifier, reference
 from tests.support.planted import Planted, planted, random_graph, sign_of
 from tests.support.user_graphs import small_user_graph
 
-BLOCKS = {"read": [3], "ignored": [0, 1, 2]}
-
 
 @pytest.fixture
 def model() -> Planted:

@@ -6,9 +6,6 @@ from torch_geometric.utils import coalesce, to_undirected
 from canet.diagnosis.perturb import draw_donors, rewire
 from canet.util.sparse import unique_edges
 
-EDGES = torch.tensor([[0, 1, 2, 3, 4, 4, 2], [1, 0, 2, 4, 3, 4, 0]])
-GRAPH = np.array([0, 0, 0, 7, 7])
-
 
 @pytest.fixture
 def random() -> np.random.Generator:

@@ -1,6 +1,5 @@
 """Conformance tests of all methods, with every backbone."""
 
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -15,9 +14,9 @@ from canet.methods.eerm import EERM, log_probability
 from canet.methods.mixup import Mixup
 from canet.models import Run, Trainer
 from canet.store import RunFolder
-from tests.support.data_of import data_of
 from tests.support.gpu import needs_gpu
 from tests.support.pairs import every_pair
+from tests.support.small_task import with_columns
 from tests.support.tiny import disconnected_task, tiny_task, with_other_test_nodes
 from tests.support.trainers import same_bits, weights
 
@@ -83,12 +82,11 @@ def test_same_seed_gives_the_same_bits_and_a_stored_run_the_same_scores(
 def test_sparse_features_train_like_dense_ones(name: str, backbone: str) -> None:
     """Up to rounding errors, which the solver of SR-GNN amplifies."""
     sparse = tiny_task(sparse=True)
-    data = data_of(sparse)
-    data.x = data.x.to_dense()
+    dense = with_columns(sparse, x=sparse.data.x.to_dense())
     settings = METHODS[name].settings_type(hidden=8, epochs=EPOCHS, dropout=0.0)
     losses = [
         Trainer(task, name, backbone, settings, "cpu").run(0).history["loss"]
-        for task in (sparse, replace(sparse, data=data))
+        for task in (sparse, dense)
     ]
     assert losses[0] == pytest.approx(losses[1], rel=1e-2 if name == "sr_gnn" else 1e-4)
 
@@ -116,10 +114,7 @@ def test_a_method_that_needs_environments_records_them_and_rejects_a_task_withou
     needs = METHODS[name].traits.needs_environments
     seen = trained(name, backbone)[1].result.environments_seen
     assert seen == (["0", "1", "2"] if needs else None)
-    task = tiny_task()
-    data = data_of(task)
-    del data.environment
-    task = replace(task, data=data)
+    task = with_columns(tiny_task(), environment=None)
     if needs:
         free = [name for name, method in METHODS.items() if not method.traits.needs_environments]
         with pytest.raises(CanetError, match=", ".join(free)):

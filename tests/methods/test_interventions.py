@@ -287,12 +287,10 @@ def test_a_stopped_run_with_interventions_resumes_to_the_same_bits(tmp_path: Pat
 
 
 def test_given_interventions_need_environments() -> None:
-    task = tiny_task()
-    data = data_of(task)
-    del data.environment
+    task = with_columns(tiny_task(), environment=None)
     settings = CaNetSettings(hidden=8, epochs=2, interventions="given")
     with pytest.raises(CanetError, match="interventions=inferred"):
-        Trainer(replace(task, data=data), "canet", "gcn", settings, "cpu").run(0)
+        Trainer(task, "canet", "gcn", settings, "cpu").run(0)
 
 
 @pytest.mark.parametrize("method", ["erm", "canet"])

@@ -113,7 +113,6 @@ passes = pytest.mark.parametrize(
     [(True, False), (False, False), (True, True)],
     ids=["training", "predicting", "training on some nodes"],
 )
-examples = pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES.keys())
 
 
 # The oracle ---------------------------------------------------------------------------------------
@@ -426,30 +425,3 @@ def test_cora_is_predicted_as_with_the_published_attention(data_root: Path) -> N
     bound = 1e-5 * float(logits.abs().max())
     for ours in (logits, rounded.double()):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=bound)
-
-
-# The examples -------------------------------------------------------------------------------------
-
-
-@examples
-def test_example_has_repeated_edges_loops_and_nodes_without_edges(example: Example) -> None:
-    matrix = adjacency(example, "along")
-    apart = matrix - matrix.diag().diag()
-    assert matrix.equal(adjacency(example, "against").T)
-    assert not matrix.equal(matrix.T)
-    assert apart.max() > 1
-    assert matrix.diag().max() > 0
-    assert ((matrix.sum(dim=0) == 0) & (matrix.sum(dim=1) == 0)).any()
-    assert ((matrix.sum(dim=0) == 0) & (matrix.sum(dim=1) > 0)).any()
-    assert ((matrix.sum(dim=0) > 0) & (matrix.sum(dim=1) == 0)).any()
-
-
-@pytest.mark.parametrize("direction", ["along", "against"])
-@examples
-def test_two_hops_from_some_nodes_do_not_reach_all(example: Example, direction: str) -> None:
-    method = make(Variant("gat", estimator="graph", direction=direction))
-    graph = Graph(
-        example.edges, example.num_nodes, method.model.operators, edge_weight=example.weight
-    )
-    reached = len(graph.receptive_field(example.some, 2).nodes)
-    assert len(example.some) < reached < example.num_nodes

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -86,19 +85,6 @@ def test_operators_share_the_drawn_neighbours() -> None:
     field = graph.sampled_field(torch.arange(9), (4,))
     patterns = [matrix.pattern.col for matrix in field.blocks[0].matrices.values()]
     assert torch.equal(*patterns)
-
-
-@pytest.mark.parametrize("method", ["erm", "canet"])
-@pytest.mark.parametrize("backbone", [name for name in BACKBONES if name != "transformer"])
-def test_every_backbone_predicts_from_all_drawn_neighbours(method: str, backbone: str) -> None:
-    kind = get_method(method)
-    torch.manual_seed(0)
-    made = kind(kind.settings_type(hidden=8), BACKBONES[backbone], 4, 3, 0).double().eval()
-    model, x = made.model, torch.randn(N, 4)
-    graph, nodes = Graph(edges(), N, model.operators), torch.tensor([5, 0, 39])
-    exact, drawn = graph.receptive_field(nodes, 2), graph.sampled_field(nodes, (-1, -1))
-    logits = [model(x[field.nodes], field.blocks).logits for field in (exact, drawn)]
-    assert np.allclose(*[part.detach().numpy() for part in logits], atol=1e-12)
 
 
 @pytest.mark.parametrize("text", ["15", "15,10,5", "a,b", "0,3", "15,-2"])

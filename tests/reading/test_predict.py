@@ -59,14 +59,6 @@ def test_a_pass_for_some_nodes_is_the_whole_pass_at_these_nodes(
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
-@pytest.mark.parametrize("name", ["erm", "canet"])
-def test_sparse_and_dense_features_give_the_same(name: str, backbone: str) -> None:
-    method = make(name, backbone)
-    dense, sparse = (forward(method, graph(sparse)) for sparse in (False, True))
-    assert_close(sparse.logits, dense.logits)
-
-
-@pytest.mark.parametrize("backbone", BACKBONES)
 def test_single_nodes_and_permuted_graphs_are_predicted(backbone: str) -> None:
     method = make("canet", backbone)
     alone = Graph(torch.ones(1, D), torch.empty(2, 0, dtype=torch.long))

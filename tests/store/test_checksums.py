@@ -1,7 +1,6 @@
 """Folders with checksums: changed and missing files are found."""
 
 import math
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -70,18 +69,3 @@ def test_unexpected_content_is_a_version_error(content: object, name: str) -> No
 
 def test_nan_is_read_back() -> None:
     assert math.isnan(parse(Point, {"x": math.nan}, Path("file")).x)
-
-
-@pytest.mark.parametrize("kind", ["pipe", "endless", "huge"])
-def test_a_pipe_a_device_and_a_huge_file_are_rejected(kind: str, folder: Folder) -> None:
-    path = folder.path / "a"
-    path.unlink()
-    if kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "endless":
-        path.symlink_to("/dev/zero")
-    else:
-        with path.open("wb") as file:
-            file.truncate(2**43)
-    with pytest.raises(CanetError, match="a'"):
-        folder.read_bytes("a")

@@ -46,7 +46,7 @@ def small_task(**changes: Any) -> ShiftTask:
     )
 
 
-def with_columns(task: ShiftTask, **columns: torch.Tensor) -> ShiftTask:
+def with_columns(task: ShiftTask, **columns: torch.Tensor | None) -> ShiftTask:
     """The task with other columns of its nodes."""
     return replace(task, data=replace(task.data, **columns), checked=True)
 

@@ -8,6 +8,7 @@ from torch_geometric.data import Data
 from canet.data.task import ShiftTask
 from canet.methods import InterventionSettings
 from tests.support.data_of import data_of
+from tests.support.small_task import with_columns
 
 NUM_NODES, NUM_ID = 60, 40
 QUICK = InterventionSettings(hidden=8, epochs=30, learning_rate=0.02)
@@ -50,10 +51,8 @@ def tiny_task(
 def disconnected_task() -> ShiftTask:
     """The tiny task without edges between its in-distribution nodes and the others."""
     task = tiny_task()
-    data = data_of(task)
-    inside = data.edge_index < NUM_ID
-    data.edge_index = data.edge_index[:, inside[0] == inside[1]]
-    return replace(task, data=data)
+    inside = task.data.edge_index < NUM_ID
+    return with_columns(task, edge_index=task.data.edge_index[:, inside[0] == inside[1]])
 
 
 def with_other_test_nodes(task: ShiftTask) -> ShiftTask:

@@ -85,14 +85,6 @@ def test_only_validation_nodes_of_the_training_graph_count(metric: str) -> None:
     assert other.value < 0.9
 
 
-def test_sparse_features_give_the_changes_of_dense_ones() -> None:
-    data = random_graph()
-    data.x = data.x * (data.x > 0.3)
-    dense = relied_on(sign_of(3), data)
-    data.x = data.x.to_sparse_csr()
-    assert relied_on(sign_of(3), data) == dense
-
-
 def test_the_graph_is_unchanged_and_the_result_is_deterministic() -> None:
     data = random_graph()
     before = data.clone()

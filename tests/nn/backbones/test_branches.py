@@ -12,15 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import gradcheck
 
-from canet.nn import BACKBONES, CaNet
+from canet.nn import BACKBONES
 from tests.support.layers import convolved, directions, fields, layer, read_by, slow_layer
 from tests.support.networks import (
     HIDDEN,
-    NO_EDGES,
-    NUM_CLASSES,
-    NUM_FEATURES,
     NUM_NODES,
-    predict,
 )
 
 K = 3
@@ -98,12 +94,3 @@ def test_initial_weights_are_within_their_bounds(backbone: str) -> None:
             attention = math.sqrt(2) * math.sqrt(6 / (2 * 16 + K))
             bound = attention if name.startswith("attention") else 1 / 4
             assert 0.8 * bound < parameter.abs().max() <= bound, name
-
-
-def test_an_mlp_does_not_use_edges() -> None:
-    x = torch.randn(NUM_NODES, NUM_FEATURES)
-    plain = BACKBONES["mlp"].plain(NUM_FEATURES, NUM_CLASSES, hidden=HIDDEN)
-    canet = CaNet(NUM_FEATURES, NUM_CLASSES, hidden=HIDDEN, backbone="mlp", estimator="node").eval()
-    for model in (plain, canet):
-        assert model.operators == ()
-        torch.testing.assert_close(predict(model, x).logits, predict(model, x, NO_EDGES).logits)

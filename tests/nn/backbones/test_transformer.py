@@ -19,7 +19,6 @@ from tests.support.networks import (
     NUM_CLASSES,
     NUM_FEATURES,
     NUM_NODES,
-    apply,
 )
 
 K = 3
@@ -138,18 +137,6 @@ def test_attention_follows_its_formula_in_graphs_of_all_sizes(hidden: int) -> No
 
 
 # Several graphs -----------------------------------------------------------------------------------
-
-
-@widths
-@directions
-def test_each_component_is_computed_as_if_it_were_alone(hidden: int, direction: str) -> None:
-    edges, parts = many_components()
-    branches = TransformerBranches(hidden, K, direction)
-    z, e = torch.randn(NUM_MANY, hidden), torch.rand(NUM_MANY, K)
-    states = apply(branches, z, e, edges)
-    for nodes in parts:
-        alone = apply(branches, z[nodes], e[nodes], links(len(nodes)))
-        torch.testing.assert_close(states[nodes], alone)
 
 
 def test_a_single_node_attends_to_itself() -> None:
