@@ -16,6 +16,7 @@ import canet
 from canet.data.graph_files import write_npz
 from canet.errors import CanetError, InputError, InputWarning
 from canet.estimator import classifier
+from canet.util.torch_state import limited_threads
 from tests.support.user_graphs import NAMES, small_user_graph
 
 QUICK = {"method": "canet", "epochs": 15, "hidden": 8, "device": "cpu", "verbose": 0}
@@ -346,8 +347,8 @@ def test_a_loaded_model_equals_the_saved_one(model: canet.NodeClassifier, tmp_pa
 
 
 def test_a_small_graph_trains_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     for threads, nodes, used in ((None, 1_000, 1), (None, 10, 2), (3, 10, 3)):
         monkeypatch.setattr(classifier, "NODES_PER_THREAD", nodes)
-        result = fitted(epochs=2, threads=threads, device="cpu").fitted_.result
+        with limited_threads(2):
+            result = fitted(epochs=2, threads=threads, device="cpu").fitted_.result
         assert f", {used} thread" in result.device
