@@ -2,7 +2,7 @@
 
 import math
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, field, fields, replace
 from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -13,7 +13,7 @@ S = TypeVar("S")
 MAX_NUMBER = 10**6
 """Largest value of a numeric setting that declares no maximum."""
 MAX_VALUE_LENGTH = 40
-_hints = cache(get_type_hints)
+_hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
 
 
 def setting(
