@@ -16,7 +16,7 @@ def compare(
     graph: options.GraphPath,
     *,
     methods: str | None = options.option(
-        None, "Default: all methods that can be used, but not auto.", metavar="NAME,..."
+        None, "Default: linear, trees and all networks that the graph allows.", metavar="NAME,..."
     ),
     backbones: str = options.option("gcn", "Backbones; see `canet backbones`.", metavar="NAME,..."),
     seeds: int = options.option(3, "Number of runs of each method.", min=1, max=options.MAX_SEEDS),

@@ -156,7 +156,8 @@ def _add_features(writer: GraphStoreWriter, x: Any, half: bool, like: GraphStore
 
     if like is not None and x.shape[1:] != (like.num_features,):
         raise InputError(
-            f"x has shape {list(x.shape)}, but '{like.path}' has {like.num_features:,} features"
+            f"x has shape {list(x.shape)}, but '{like.path}' has {like.num_features:,} features: "
+            "leave out --like, or pass the columns of that store"
         )
     if not half:
         writer.add_features(x)

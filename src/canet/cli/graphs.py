@@ -60,8 +60,8 @@ def fit(
     backbone: options.BackboneName = None,
     preset: str | None = options.option(
         None,
-        "Models that auto compares: robust (default), fast, without networks, or names such as "
-        "linear,erm-sage.",
+        "Models that auto compares: robust (default), fast (without networks), or names such "
+        "as linear,erm-sage.",
     ),
     time_limit: float | None = options.option(
         None, "Seconds for the comparison of models by auto.", min=0, max=MAX_SECONDS

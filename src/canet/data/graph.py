@@ -272,7 +272,10 @@ def check_graph(
         if batch is not None:
             raise InputError("a graph store is one graph: leave out batch")
         if without:
-            raise InputError("no column of a graph store is left out: pass GraphStore(path).load()")
+            raise InputError(
+                "columns of a graph store cannot be left out: load it, GraphStore(path).load(), or "
+                "convert the graph again with --without"
+            )
         if undirected:
             check_both_ways(data)
         return Graph(data.x, csr=data.csr, node_id=data.node_id, store=data.store)

@@ -137,7 +137,7 @@ def _columns(block: str, columns: ArrayLike | slice, names: Sequence[str]) -> np
     if not chosen.size or chosen[0] < 0 or chosen[-1] >= len(names):
         found = f"columns {chosen[0]} to {chosen[-1]}" if chosen.size else "no columns"
         raise InputError(
-            f"block '{block}' has {found}: pass at least one column from 0 to {len(names) - 1}"
+            f"block '{block}' has {found}: pass numbers of columns from 0 to {len(names) - 1}"
         )
     return chosen
 

@@ -26,7 +26,8 @@ def held_out_score(model: NodeClassifier, data: GraphLike | None) -> float | Non
     if task.digest.short != model.data_["digest"]:
         raise InputError(
             "held_out needs the training graph, but data has other nodes, columns or splits: pass "
-            "the graph that was passed to fit, with all arguments of fit as its attributes"
+            "the graph that was passed to fit; if fit had arguments such as train or environment, "
+            "set them on the graph, as data.train_mask or data.environment"
         )
     weights = class_weights(model.class_weight, user.classes, task.y[task.train])
     options = Options(model.device, class_weight=weights)

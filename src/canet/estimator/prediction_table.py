@@ -47,7 +47,7 @@ def write_predictions(
     try:
         check_scorable(model.metric, y, num_classes)
     except InputError as error:
-        warn_user(f"{error}, so the predictions have no score")
+        warn_user(f"the predictions have no score: {error}")
         is_scored = False
     if recall_at is not None and not (y == calibration.rarer()).any():
         warn_user("no labelled node has the rarer class, so there is no recall")

@@ -121,7 +121,10 @@ class Calibration:
     def rarer(self) -> int:
         """Return the index of the rarer of two classes, or raise an error for more classes."""
         if self.positive is None:
-            raise InputError("the model has more than two classes, but this needs two")
+            raise InputError(
+                "a threshold and the recall of the rarer class need a model with two classes, but "
+                "this one has more: leave them out"
+            )
         return self.positive
 
     def threshold_as_number(self, threshold: Threshold, calibrated: bool = False) -> float:

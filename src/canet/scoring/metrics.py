@@ -182,7 +182,10 @@ def check_scorable(metric: str, y: Tensor, num_classes: int) -> None:
     """Reject labels that the metric cannot score, and warn about unseen classes."""
     unseen = int((y >= num_classes).sum())
     if unseen and METRICS[metric].ranks:
-        raise InputError(f"y contains a third class, but {metric} is for two classes")
+        raise InputError(
+            f"y contains a third class, but {metric} is for two classes: remove the labels of the "
+            "classes that did not occur in training"
+        )
     if unseen:
         warn_user(
             f"{unseen:,} nodes have a class that did not occur in training, which counts as wrong"
