@@ -81,8 +81,8 @@ class NodeClassifier(BaseClassifier):
         preset: Models that `auto` compares: `robust` (linear models, trees and networks, the
             default), `fast` (without networks), or a list of presets and models, such as
             `["linear", "erm-sage"]`.
-        time_limit: Seconds after which `auto` compares no more models. The first, a linear model,
-            is always finished, and the chosen models are then scored. None: no limit.
+        time_limit: Seconds after which `auto` compares no more models. The first is always
+            finished, and the chosen models are then scored. None: no limit.
         keep_on_interrupt: If True, Ctrl-C ends the comparison of `auto`, and `fit` continues with
             the models that are finished. If False, Ctrl-C raises `KeyboardInterrupt`.
         n_jobs: Number of processes in which `auto` trains; -1: one for each core.
