@@ -105,7 +105,7 @@ def _named(name: str) -> tuple[str, tuple[Recipe, ...]]:
     is_pair = head.lower() in methods or (head != "" and tail.lower() in BACKBONES)
     is_pair = is_pair and name not in methods  # the name of a learner may have a hyphen
     method, backbone = (head, tail) if is_pair else (name, None)
-    method = check_name("model or preset", method, methods if is_pair else [*PRESETS, *methods])
+    method = check_name("preset or model", method, methods if is_pair else [*PRESETS, *methods])
     if method in PRESETS:
         return method, PRESETS[method]
     backbone = get_backbone_name(method, backbone)
