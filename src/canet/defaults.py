@@ -22,8 +22,7 @@ from canet.util.schema import CHECKSUM, checksum_of
 
 ORIGINAL = "original"
 SEARCHED = Path(__file__).with_name("searched.json")
-BEST = "best.json"
-"""File in the folder of a search with the best settings."""
+BEST = "best.json"  # file in the folder of a search with the best settings
 
 
 def task_settings(

@@ -8,10 +8,8 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
-MAX_LISTED = 5
-"""Number of names that a message lists."""
-MAX_NAME_LENGTH = 60
-"""Characters of an unknown name that a message shows."""
+MAX_LISTED = 5  # number of names that a message lists
+MAX_NAME_LENGTH = 60  # characters of an unknown name that a message shows
 MIN_SIMILARITY = 0.65
 """Smallest similarity of a suggested name; one wrong letter of three gives 0.67."""
 CONTROL_CHARACTERS = re.compile(

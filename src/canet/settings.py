@@ -10,8 +10,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from canet.errors import InputError, check_name
 
 S = TypeVar("S")
-MAX_NUMBER = 10**6
-"""Largest value of a numeric setting that declares no maximum."""
+MAX_NUMBER = 10**6  # largest value of a numeric setting that declares no maximum
 MAX_VALUE_LENGTH = 40
 _hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
 

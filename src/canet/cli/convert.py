@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from canet.data.graph_store import GraphStore, GraphStoreWriter
 
 EDGES = "edge_index"
-MAX_HALF = 65504
-"""Largest number in float16."""
+MAX_HALF = 65504  # largest number in float16
 ROWS_AT_ONCE = 2**16
 STEPS = ("reading edges", "writing features", "sorting edges")
 

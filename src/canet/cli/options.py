@@ -26,8 +26,7 @@ T = TypeVar("T")
 MAX_SEEDS = 1000
 MAX_JOBS = 1024
 MAX_TRIALS = 100_000
-MAX_REPEATS = 1000
-"""Larger numbers are typing errors: they would take years or all memory."""
+MAX_REPEATS = 1000  # larger numbers are typing errors: they would take years or all memory
 
 
 def out(help: str, **more: Any) -> Any:
@@ -141,8 +140,7 @@ BackboneName = Annotated[
     ),
 ]
 Jobs = Annotated[
-    int,
-    typer.Option(min=1, max=MAX_JOBS, help="Number of worker processes; they can share a GPU."),
+    int, typer.Option(min=1, max=MAX_JOBS, help="Number of worker processes; they can share a GPU.")
 ]
 RayAddress = Annotated[
     str | None,

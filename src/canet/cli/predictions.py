@@ -12,10 +12,8 @@ from canet.cli.app import app
 from canet.errors import CanetError
 from canet.settings import MAX_NUMBER
 
-FAILED = 3
-"""Exit code if a condition of `--fail-if` holds."""
-MAX_CLASSES = 10
-"""Rows of the table of predicted classes."""
+FAILED = 3  # exit code if a condition of `--fail-if` holds
+MAX_CLASSES = 10  # rows of the table of predicted classes
 
 
 @app.command()

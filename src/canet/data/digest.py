@@ -5,13 +5,11 @@ and versions of torch. Sums of all features with pseudo-random signs distinguish
 from different features: rounding changes the sums by a tiny part of the norm of the features.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -44,7 +42,7 @@ class DataDigest:
         """One SHA-256 of all parts."""
         return digest_of(json.dumps(asdict(self)).encode())
 
-    def differs_in(self, other: DataDigest) -> str | None:
+    def differs_in(self, other: Self) -> str | None:
         """Return the first different part; `last bits` if features differ only by rounding."""
         part = next((p for p in PARTS if getattr(self, p) != getattr(other, p)), None)
         if part != "features":

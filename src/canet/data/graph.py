@@ -1,11 +1,9 @@
 """The graph: typed columns of nodes and edges, as arrays or memory maps."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeGuard
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 import torch
@@ -113,13 +111,13 @@ class Graph:
         """Whether features and edges are memory maps, which are read in pieces."""
         return self.csr is not None
 
-    def with_columns(self, **columns: Any) -> Graph:
+    def with_columns(self, **columns: Any) -> Self:
         """Return the graph with other columns of its nodes; it shares what was computed."""
         other = replace(self, **columns)
         vars(other)["kept"] = self.kept
         return other
 
-    def in_memory(self) -> Graph:
+    def in_memory(self) -> Self:
         """Return the graph with the arrays of its store in memory."""
         if self.csr is None or self.store is None:
             return self
@@ -138,13 +136,13 @@ class Graph:
             graph = components(self.edge_index, self.num_nodes, self.edge_weight)
         return torch.isin(graph, graph[mask].unique())
 
-    def with_edges(self, kept: Tensor) -> Graph:
+    def with_edges(self, kept: Tensor) -> Self:
         """Return the graph with some of its edges, a mask $[E]$."""
         assert self.edge_index is not None
         weight = None if self.edge_weight is None else self.edge_weight[kept]
         return replace(self, edge_index=self.edge_index[:, kept], edge_weight=weight)
 
-    def separate(self, mask: Tensor) -> Graph:
+    def separate(self, mask: Tensor) -> Self:
         """Return the graph without edges between the nodes in a mask $[N]$ and the others."""
         batch = self.batch
         if batch is not None:
@@ -155,7 +153,7 @@ class Graph:
         source, target = mask[self.edge_index]
         return graph.with_edges(source == target)
 
-    def subgraph(self, nodes: Tensor) -> Graph:
+    def subgraph(self, nodes: Tensor) -> Self:
         """Return the graph of some nodes, ascending, and of the edges between them."""
         assert self.edge_index is not None
         number = torch.full((self.num_nodes,), -1)

@@ -1,9 +1,7 @@
 """Validation of labels: integers, booleans or strings, some of them unknown."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +23,7 @@ class Labels(NamedTuple):
     codes: np.ndarray
 
     @classmethod
-    def of(cls, names: Sequence[Any], codes: np.ndarray) -> Labels:
+    def of(cls, names: Sequence[Any], codes: np.ndarray) -> Self:
         """Return the labels with these codes among names in any order."""
         distinct, number = np.unique(np.array(names), return_inverse=True)
         if np.array_equal(number, np.arange(len(names))):

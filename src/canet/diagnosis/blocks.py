@@ -23,9 +23,7 @@ OTHERS = "all other columns"
 
 
 def feature_blocks(
-    model: NodeClassifier,
-    given: Mapping[str, Any] | None = None,
-    shifts: np.ndarray | None = None,
+    model: NodeClassifier, given: Mapping[str, Any] | None = None, shifts: np.ndarray | None = None
 ) -> Blocks:
     """Feature blocks of a model: given, one per column of its input table, or chosen.
 

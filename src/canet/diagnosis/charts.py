@@ -14,8 +14,7 @@ from canet.diagnosis.sections.confidence import Confidence
 from canet.scoring.intervals import Estimate
 from canet.util.rendering import ACCENT, INK, MUTED, PAGE_STYLE, WARN, amount, inline_svg
 
-OLD, NEW = MUTED, ACCENT
-"""Colours of the training graph and of the new graph."""
+OLD, NEW = MUTED, ACCENT  # colours of the training graph and of the new graph
 MAX_LENGTH = 30  # characters of a label
 PANELS = 3  # distributions in a row
 

@@ -147,10 +147,7 @@ class DiagnosedGraph:
 
 
 def read_graph(
-    model: NodeClassifier,
-    given: GraphLike,
-    trained_on: bool = False,
-    nodes: NodeSet | None = None,
+    model: NodeClassifier, given: GraphLike, trained_on: bool = False, nodes: NodeSet | None = None
 ) -> DiagnosedGraph:
     """Check a graph as `predict` does, and predict it.
 

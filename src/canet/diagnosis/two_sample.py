@@ -36,10 +36,7 @@ class TwoSample:
 
 
 def two_sample_test(
-    first: Matrix,
-    second: Matrix,
-    seed: int = 0,
-    nodes: np.ndarray | None = None,
+    first: Matrix, second: Matrix, seed: int = 0, nodes: np.ndarray | None = None
 ) -> TwoSample | None:
     """Cross-validated AUC of gradient-boosted trees between two samples $[n, D]$ and $[m, D]$.
 

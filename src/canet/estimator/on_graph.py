@@ -1,7 +1,5 @@
 """`OnGraph`: a classifier for one graph, whose samples are nodes, for scikit-learn's tools."""
 
-from __future__ import annotations
-
 from copy import copy
 from typing import Self
 
@@ -32,7 +30,7 @@ class OnGraph(ClassifierMixin, BaseEstimator):
         self.model = model
         self.data = data
 
-    def __sklearn_clone__(self) -> OnGraph:
+    def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy that shares the graph."""
         return type(self)(clone(self.model), self.data)
 

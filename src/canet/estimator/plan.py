@@ -14,15 +14,12 @@ from canet.models import MethodClass, describe_method
 from canet.util.devices import pick_device
 from canet.util.memory import free_memory
 
-STEP = 15
-"""Memory of a training step on the whole graph, relative to the arrays of the graph."""
-LOADED = 12
-"""Memory of a graph store in memory with the columns of models, relative to its arrays."""
+STEP = 15  # memory of a training step on the whole graph, relative to the arrays of the graph
+LOADED = 12  # memory of a graph store in memory with the columns of models, relative to its arrays
 BATCH_SIZE = 1_024
 FANOUT = (15, 10, 5)
 """Neighbours that a node reads in each layer, from the last one; further layers read the last."""
-MIN_STEPS, MIN_EPOCHS = 2_000, 3
-"""Training in batches has at least so many steps and epochs."""
+MIN_STEPS, MIN_EPOCHS = 2_000, 3  # training in batches has at least so many steps and epochs
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,8 @@
 """Reference sample: training and validation nodes that other graphs are compared with."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self
 from zlib import crc32
 
 import numpy as np
@@ -75,7 +73,7 @@ class Reference:
         return named | parts | {"x.shape": torch.tensor(self.x.shape)}
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Reference:
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
         """Build a reference from the result of `tensors`."""
         parts: dict[str, Any] = {name: t for name, t in tensors.items() if "." not in name}
         if "x.shape" in tensors:

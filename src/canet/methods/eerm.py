@@ -1,7 +1,5 @@
 """EERM: editors change the training graph such that the risks of the model differ most."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -84,7 +82,7 @@ class EERM(Method):
     copies: Tensor  # row of each node of each graph in x, [K, N]
     graph: Tensor  # component of each row of x, [K N], numbered over all K graphs
     uses_field: bool  # whether to cut the receptive field: it has less than half of the nodes
-    editors: Editors | None = None
+    editors: "Editors | None" = None
 
     def prepare(self, view: TrainingView) -> None:
         nodes, edge_index, component = training_components(view)

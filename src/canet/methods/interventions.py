@@ -12,8 +12,6 @@ so that differences between classes do not count. Only shifted columns get offse
 the given environments, or are inferred from the features of the training nodes.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -90,7 +88,7 @@ class GroupSpread(NamedTuple):
 
 class InterveningMethod(Method):
     settings_type = InterventionSettings
-    interventions: Interventions | None = None
+    interventions: "Interventions | None" = None
 
     def prepare(self, view: TrainingView) -> None:
         if self.settings.interventions != "none":

@@ -1,8 +1,6 @@
 """Kernel mean matching: weights that match the mean of one sample to that of another."""
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -29,7 +27,7 @@ class Discrepancy(NamedTuple):
     constant: float  # $a$
 
     @classmethod
-    def between(cls, source: Tensor, target: Tensor) -> Discrepancy:
+    def between(cls, source: Tensor, target: Tensor) -> Self:
         """Build from two samples $[n, H]$ and $[m, H]$ in double precision."""
         scale = torch.cdist(source, target).square().median()
         scale = scale.clamp_min(torch.finfo(scale.dtype).tiny)

@@ -152,11 +152,7 @@ class Auto(Learner):
         return self.device.type == "cuda" and is_alone and not self.settings.in_batches
 
     def try_all(
-        self,
-        parts: Parts,
-        seed: int,
-        work: Path | None = None,
-        on_progress: Progress | None = None,
+        self, parts: Parts, seed: int, work: Path | None = None, on_progress: Progress | None = None
     ) -> Iterator[Tried]:
         """Train the models of the preset in their order; after the time limit, only name them."""
         deadline = (self.options.begin or time.time()) + self.settings.time_limit

@@ -1,7 +1,5 @@
 """What a model is: a `Learner` learns from a task, and gives a `Fitted`, which reads a graph."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import time
@@ -44,14 +42,11 @@ from canet.util.sparse import Matrix, from_matrix, to_matrix
 from canet.util.torch_state import limited_threads, seeded, single_precision
 
 logger = logging.getLogger("canet")
-WORK_FOLDER = ".work"
-"""Folder of what an unfinished run has finished."""
-State = tuple[dict[str, Any], dict[str, Tensor]]
-"""A model as JSON and as named tensors."""
+WORK_FOLDER = ".work"  # folder of what an unfinished run has finished
+State = tuple[dict[str, Any], dict[str, Tensor]]  # a model as JSON and as named tensors
 
 
-KINDS: dict[str, type[Fitted]] = {}
-"""Kind of a saved model → its class."""
+KINDS: "dict[str, type[Fitted]]" = {}  # kind of a saved model → its class
 
 
 @dataclass(frozen=True)
@@ -154,7 +149,7 @@ class Fitted(ABC):
     def restore(cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
         """Build the model from the result of `state`."""
 
-    def learner(self, shared: Settings, options: Options) -> Learner:
+    def learner(self, shared: Settings, options: Options) -> "Learner":
         """Return the learner that continues the training, with the epochs of `shared` settings."""
         raise InputError(
             f"warm_start does not work with a model of kind '{self.kind}': fit a new model"

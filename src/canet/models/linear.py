@@ -1,7 +1,5 @@
 """Multinomial logistic regression on the columns of the nodes and of their neighbours."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,13 +29,11 @@ from canet.util.devices import recorded
 from canet.util.sparse import Matrix, from_matrix, to_matrix
 from canet.util.torch_state import seeded
 
-STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
-"""Strengths of the penalty that are tried, for losses per node."""
+STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)  # strengths of the penalty that are tried, for losses per node
 MAX_STEPS = 100
 SPARSE_WIDTH = 512
 """Nonzero numbers of a row of sparse features, if there are more columns than this."""
-MAX_DENSE = 64
-"""Columns of a sparse matrix that are read as a dense one."""
+MAX_DENSE = 64  # columns of a sparse matrix that are read as a dense one
 
 
 @dataclass(frozen=True)
@@ -93,7 +89,7 @@ class FittedLinear(Fitted):
 
         return change_of
 
-    def _part(self, columns: np.ndarray) -> FittedLinear:
+    def _part(self, columns: np.ndarray) -> "FittedLinear":
         """Return the model that reads only some features, with their share of the logits."""
         chosen, width = torch.from_numpy(columns), self.weight.shape[1]
         if self.settings.neighbours:

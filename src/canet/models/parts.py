@@ -17,8 +17,7 @@ from canet.models.tabular import node_weights
 from canet.store.result import Candidate
 from canet.store.summary import OOD
 
-TEMPERATURE = 0.2
-"""Difference in likelihood for which a model has e times the weight of another."""
+TEMPERATURE = 0.2  # difference in likelihood for which a model has e times the weight of another
 MIN_WEIGHT = 0.02
 NUM_HELD_OUT = 2
 MAX_MEMBERS = 8

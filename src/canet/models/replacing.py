@@ -10,8 +10,7 @@ from torch import Tensor
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.util.sparse import Matrix, to_matrix
 
-Change: TypeAlias = Callable[[np.ndarray], Tensor]
-"""Donors $[N]$ → logits $[n, C]$."""
+Change: TypeAlias = Callable[[np.ndarray], Tensor]  # donors $[N]$ → logits $[n, C]$
 Replacing: TypeAlias = Callable[[np.ndarray], Change]
 """Numbers of columns → logits with these columns of donors; see `Fitted.replacing`."""
 

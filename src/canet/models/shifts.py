@@ -17,23 +17,18 @@ from canet.util.sparse import to_matrix
 from canet.util.torch_state import limited_threads
 
 NUM_GROUPS = 4
-NUM_COMPONENTS = 16
-"""Number of principal components from which groups are inferred."""
-MAX_ROWS = 20_000
-"""Largest number of labelled nodes from which components and groups are computed."""
+NUM_COMPONENTS = 16  # number of principal components from which groups are inferred
+MAX_ROWS = 20_000  # largest number of labelled nodes from which components and groups are computed
 ROWS_AT_ONCE, MAX_THREADS = 2**13, 16
 MAX_SHIFTS = 5
-MAX_TIMES = 2**23
-"""Most times of which a quantile is computed."""
-MIN_NODES = 10
-"""Smallest number of labelled nodes in a held-out part, and in the rest."""
+MAX_TIMES = 2**23  # most times of which a quantile is computed
+MIN_NODES = 10  # smallest number of labelled nodes in a held-out part, and in the rest
 VALIDATION_SHARE = 0.2
 LATEST = {"latest quarter": 0.75, "latest half": 0.5}
 HELD_OUT = "held out"
 
 
-Part = tuple[str, Tensor]
-"""Name of a part and mask $[N]$ of its nodes."""
+Part = tuple[str, Tensor]  # name of a part and mask $[N]$ of its nodes
 
 
 class SimulatedShift(NamedTuple):

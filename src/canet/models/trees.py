@@ -40,13 +40,11 @@ FIELDS = {
     "is_leaf": np.bool_,
 }
 """What a prediction needs of the nodes of a tree in scikit-learn, and its types."""
-PATIENCE = 10
-"""Number of trees without a better validation loss after which no more are added."""
+PATIENCE = 10  # number of trees without a better validation loss after which no more are added
 MAX_BINS, MAX_LEAVES = 63, 15
 MAX_ROWS, MAX_LABELS = 2**20, 2**21
 """Most nodes of a graph on disk to train on: this number, and this one divided by the classes."""
-MAX_COLUMNS = 32
-"""Wider features are projected on this number of principal directions."""
+MAX_COLUMNS = 32  # wider features are projected on this number of principal directions
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,9 @@ same block L times), the receptive field of some nodes (exactly the nodes and ed
 them in L hops) and a sample of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
@@ -55,19 +53,19 @@ class Block:
     graphs: Graphs | GraphSums | None = None
     is_weighted: bool = False
 
-    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Block:
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Self:
         moved = {op: matrix.to(device, dtype) for op, matrix in self.matrices.items()}
         graphs = None if self.graphs is None else self.graphs.to(device)
         return replace(self, matrices=moved, graphs=graphs)
 
-    def select_rows(self, nodes: Tensor) -> Block:
+    def select_rows(self, nodes: Tensor) -> Self:
         """Keep the given destinations $[k]$, in this order, and all sources."""
         assert not isinstance(self.graphs, GraphSums)
         matrices = {op: matrix.select_rows(nodes) for op, matrix in self.matrices.items()}
         graphs = None if self.graphs is None else self.graphs.select_destinations(nodes)
         return replace(self, num_dst=nodes.numel(), matrices=matrices, graphs=graphs)
 
-    def with_copies(self, n: int, num_dst: int) -> Block:
+    def with_copies(self, n: int, num_dst: int) -> "Block":
         """Put two copies of the first n nodes in front and keep the first `num_dst` destinations.
 
         A copy reads the neighbours of its node, and itself instead of its node. No other node reads
@@ -94,7 +92,7 @@ class ReceptiveField:
     nodes: Tensor  # ids $[n]$ of the nodes whose features are read. The predicted nodes come first.
     blocks: tuple[Block, ...]  # one block per layer, in the order of the layers
 
-    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> ReceptiveField:
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "ReceptiveField":
         distinct = {id(block): block for block in self.blocks}
         moved = {key: block.to(device, dtype) for key, block in distinct.items()}
         blocks = tuple(moved[id(block)] for block in self.blocks)

@@ -1,7 +1,5 @@
 """The environment estimator q(E|G): a categorical posterior over K pseudo-environments."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal, NamedTuple
 
@@ -28,7 +26,7 @@ class Environment(NamedTuple):
     sample: Tensor
     expected_log: Tensor | None = None
 
-    def first(self, num_nodes: int) -> Environment:
+    def first(self, num_nodes: int) -> "Environment":
         # The gradient of a slice is a copy: a slice of all nodes would waste memory.
         if num_nodes == len(self.sample):
             return self

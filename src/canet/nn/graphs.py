@@ -1,9 +1,8 @@
 """Assignment of nodes to graphs, for attention over whole graphs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -17,19 +16,19 @@ class Graphs:
     # Graph number $[n_{src}]$ of each source; -1 for a source that no destination reads.
     src: Tensor
 
-    def to(self, device: torch.device | str) -> Graphs:
+    def to(self, device: torch.device | str) -> "Graphs":
         return Graphs(self.dst.to(device), self.src.to(device))
 
-    def select_destinations(self, nodes: Tensor) -> Graphs:
+    def select_destinations(self, nodes: Tensor) -> "Graphs":
         """Keep the given destinations $[k]$, in this order, and all sources."""
         return Graphs(self.dst[nodes], self.src)
 
-    def with_copies(self, num_copies: int) -> Graphs:
+    def with_copies(self, num_copies: int) -> "Graphs":
         """Add sources in front that no destination reads."""
         return Graphs(self.dst, torch.cat([self.src.new_full((num_copies,), -1), self.src]))
 
     @cached_property
-    def batches(self) -> list[PaddedGraphs]:
+    def batches(self) -> "list[PaddedGraphs]":
         """The graphs with destinations, in batches of similar size."""
         numbers, graph = torch.cat([self.dst, self.src]).unique(return_inverse=True)
         dst, src = graph[: self.dst.numel()], graph[self.dst.numel() :]
@@ -62,7 +61,7 @@ class Membership:
     size: Tensor  # number of nodes $[G]$ of each graph
 
     @classmethod
-    def of(cls, graph: Tensor) -> Membership:
+    def of(cls, graph: Tensor) -> Self:
         """Build from graph numbers $[N]$ that start at 0."""
         count = torch.bincount(graph)
         is_kept = count > 1
@@ -79,7 +78,7 @@ class GraphSums:
     size: Tensor  # number of nodes $[G]$ of each graph
     sums: Tensor  # $\sum_v k_v [z_v \| 1]^\top$ $[G, H, H + 1]$ over the nodes of each graph
 
-    def to(self, device: torch.device | str) -> GraphSums:
+    def to(self, device: torch.device | str) -> "GraphSums":
         return GraphSums(self.dst.to(device), self.size.to(device), self.sums.to(device))
 
 

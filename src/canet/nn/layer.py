@@ -1,7 +1,5 @@
 """Base class of the layers: K branches over the states of a block, mixed per node."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Protocol
@@ -31,7 +29,7 @@ class LayerInput:
     """
 
     def __init__(
-        self, z: Tensor, block: Block, branches: Branches, others: Sequence[Projector] = ()
+        self, z: Tensor, block: Block, branches: "Branches", others: Sequence[Projector] = ()
     ) -> None:
         self.z = z
         self.block = block

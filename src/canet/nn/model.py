@@ -1,7 +1,5 @@
 """Base classes of the models: (features, blocks) or (features, edges) → logits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -27,7 +25,7 @@ class ShiftedFeatures:
     The sum is never stored: a linear map of it is $x W + M (o W)$.
     """
 
-    x: Features  # features $[n, D]$: dense, sparse, or again :class:`ShiftedFeatures`
+    x: "Features"  # features $[n, D]$: dense, sparse, or again :class:`ShiftedFeatures`
     offset: Tensor  # offset $[G, D]$ of each group
     # One-hot group membership $M$ $[n, G]$, dense or sparse. A node without a group has a row of
     # zeros.
@@ -37,7 +35,7 @@ class ShiftedFeatures:
     def shape(self) -> tuple[int, ...]:
         return tuple(self.x.shape)
 
-    def to(self, device: torch.device | str) -> ShiftedFeatures:
+    def to(self, device: torch.device | str) -> "ShiftedFeatures":
         return ShiftedFeatures(self.x.to(device), self.offset.to(device), self.member.to(device))
 
 

@@ -1,8 +1,6 @@
 """Neighbours of all nodes in one direction, and the one place where a graph is normalised."""
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -34,7 +32,7 @@ class Neighbours:
         num_nodes: int,
         weight: Tensor | None = None,
         dtype: torch.dtype | None = None,
-    ) -> Neighbours:
+    ) -> Self:
         """Group edges $[2, E]$ by their target; a repeated edge counts once per repetition."""
         source, target = edge_index
         is_loop, loops = source == target, None
@@ -49,7 +47,7 @@ class Neighbours:
         weight = None if weight is None else weight[order]
         return cls(Csr(rowptr, source[order].int(), weight, loops), dtype)
 
-    def to(self, device: torch.device) -> Neighbours:
+    def to(self, device: torch.device) -> "Neighbours":
         csr = Csr(self.rowptr, self.col, self.weight, self.loops)
         return Neighbours(csr.to(device), self.dtype)
 
@@ -122,7 +120,7 @@ class Places(NamedTuple):
     own: Tensor
 
     @classmethod
-    def last(cls, drawn: Draw) -> Places:
+    def last(cls, drawn: Draw) -> Self:
         """Put the entry on the diagonal last in every row, without waiting for the device."""
         m, n = drawn.row.numel(), drawn.rowptr.numel() - 1
         number = torch.arange(m + n + 1, device=drawn.row.device)
@@ -130,7 +128,7 @@ class Places(NamedTuple):
         return cls(drawn.rowptr + number[: n + 1], entry, number[:n], own)
 
     @classmethod
-    def in_order(cls, drawn: Draw, column: Tensor, row: Tensor) -> Places:
+    def in_order(cls, drawn: Draw, column: Tensor, row: Tensor) -> Self:
         """Put the entries of some rows $[l]$ on the diagonal where the columns stay ascending."""
         num_added = torch.zeros_like(drawn.rowptr)
         num_added[row + 1] = 1

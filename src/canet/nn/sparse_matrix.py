@@ -1,9 +1,7 @@
 """Sparse CSR matrices for training, with cached derived forms such as the transpose."""
 
-from __future__ import annotations
-
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -71,7 +69,7 @@ class Pattern:
         return rows.repeat_interleave(self.rowptr.diff(), output_size=self.nnz)
 
     @cached_property
-    def transposed(self) -> tuple[Pattern, Tensor]:
+    def transposed(self) -> "tuple[Pattern, Tensor]":
         """The transpose and, for each of its entries $[nnz]$, the index of the entry here."""
         col, order = torch.sort(self.col, stable=True)
         bounds = torch.arange(self.shape[1] + 1, dtype=col.dtype, device=col.device)
@@ -149,7 +147,7 @@ class SparseMatrix:
         self.shape = pattern.shape
 
     @classmethod
-    def from_torch(cls, matrix: Tensor) -> SparseMatrix:
+    def from_torch(cls, matrix: Tensor) -> Self:
         pattern = Pattern(matrix.crow_indices(), matrix.col_indices(), matrix.shape[1])
         return cls(pattern, matrix.values())
 
@@ -159,7 +157,7 @@ class SparseMatrix:
         return self.pattern.to_torch(self.value.detach())
 
     @cached_property
-    def transposed(self) -> SparseMatrix:
+    def transposed(self) -> "SparseMatrix":
         pattern, order = self.pattern.transposed
         return SparseMatrix(pattern, self.value.detach()[order])
 
@@ -168,7 +166,7 @@ class SparseMatrix:
         """Logarithm of the value of each entry $[nnz]$."""
         return self.value.log()
 
-    def select_rows(self, rows: Tensor) -> SparseMatrix:
+    def select_rows(self, rows: Tensor) -> "SparseMatrix":
         """Return the given rows $[k]$, in this order, as a $[k, m]$ matrix."""
         begin = self.pattern.rowptr[rows]
         count = (self.pattern.rowptr[rows + 1] - begin).long()
@@ -178,7 +176,7 @@ class SparseMatrix:
         pattern = Pattern(rowptr, self.pattern.col[entry], self.shape[1])
         return SparseMatrix(pattern, self.value[entry])
 
-    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> SparseMatrix:
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "SparseMatrix":
         """Return the matrix on a device, with values of type `dtype`; itself if nothing changes."""
         if self.value.device == torch.device(device) and dtype in (None, self.value.dtype):
             return self

@@ -21,8 +21,7 @@ from canet.util.devices import has_room
 from canet.util.files import scratch_array
 from canet.util.sparse import from_scipy, to_scipy
 
-MAX_NUMBERS = 2**25
-"""Numbers of the columns of a graph on disk that are in memory at the same time."""
+MAX_NUMBERS = 2**25  # numbers of the columns of a graph on disk that are in memory at the same time
 
 
 class Columns:

@@ -1,7 +1,5 @@
 """Exact predictions of a large graph: layer by layer, in pieces that fit in memory."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator
 
@@ -17,17 +15,13 @@ from canet.util.devices import has_room
 from canet.util.files import scratch_array
 
 Rows = Callable[[Tensor], Features]
-Part = tuple[Tensor, Prediction]
-"""Predictions of some nodes, and their rows in the result of all."""
+Part = tuple[Tensor, Prediction]  # predictions of some nodes, and their rows in the result of all
 
-ROWS_AT_ONCE = 2**16
-"""Nodes whose features are read at once."""
+ROWS_AT_ONCE = 2**16  # nodes whose features are read at once
 EDGES_AT_ONCE = {"cpu": 2**19, "cuda": 2**21}
 """Edges that one piece of a layer reads, unless a single node has more; by device of the model."""
-MAX_SUMS = 2**28
-"""Most numbers in the sums over graphs of a layer."""
-WIDTH = 64
-"""For wider rows, a piece has fewer edges."""
+MAX_SUMS = 2**28  # most numbers in the sums over graphs of a layer
+WIDTH = 64  # for wider rows, a piece has fewer edges
 
 
 class Pieces:
@@ -100,7 +94,7 @@ class Pieces:
             near = states.read(field.nodes).to(self._graph.device)
             yield ids, near[: ids.numel()], multiply(field.blocks[0].matrices[mean], near)
 
-    def _inputs(self, model: GraphModel, rows: Rows) -> Iterator[tuple[_States, Tensor | None]]:
+    def _inputs(self, model: GraphModel, rows: Rows) -> "Iterator[tuple[_States, Tensor | None]]":
         """Yield the states that each layer reads, and their sums over graphs if it needs them."""
         states = _States(self._needed[0], self._graph)
         for ids in states.ids().split(ROWS_AT_ONCE):
@@ -115,7 +109,7 @@ class Pieces:
             yield states, sums
 
     def _outputs(
-        self, model: GraphModel, layer: int, states: _States, sums: Tensor | None
+        self, model: GraphModel, layer: int, states: "_States", sums: Tensor | None
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the ids of nodes and their states after a layer."""
         device = model.phi_out.weight.device
@@ -127,7 +121,7 @@ class Pieces:
                 field = self._graph.with_sums(field, [sums])
             yield ids, model.next_states(layer, read, field.blocks[0].to(device))
 
-    def _sums(self, model: GraphModel, layer: int, states: _States) -> Tensor | None:
+    def _sums(self, model: GraphModel, layer: int, states: "_States") -> Tensor | None:
         """Return the sums over graphs that a layer needs, or None."""
         if not self._graph.attends_over_graphs:
             return None

@@ -18,8 +18,7 @@ from canet.reading.prepared import PreparedGraph
 from canet.reading.rows import RowReader
 from canet.reading.scaling import CPU
 
-MAX_EDGES = 2**24
-"""With more edges, the receptive field of many nodes may not fit on a GPU."""
+MAX_EDGES = 2**24  # with more edges, the receptive field of many nodes may not fit on a GPU
 SMALL_SHARE = 0.01
 """If fewer of all nodes are predicted once, only their neighbourhood is read from disk."""
 

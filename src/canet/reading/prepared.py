@@ -1,11 +1,10 @@
 """Graphs as models read them: checked, normalised and scaled once for any number of models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache, partial
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -56,11 +55,11 @@ class PreparedGraph:
         self.neighbour_rows: tuple[Tensor, Tensor] | None = None
 
     @classmethod
-    def of(cls, graph: UserGraph) -> PreparedGraph:
+    def of(cls, graph: UserGraph) -> Self:
         """Return what models read from a graph; it is kept on the graph."""
         if None not in graph.kept:
             graph.kept[None] = None, cls(replace(graph))  # a copy, or each would keep the other
-        prepared: PreparedGraph = graph.kept[None][1]
+        prepared: Self = graph.kept[None][1]
         return prepared
 
     @property
@@ -146,7 +145,7 @@ class PreparedGraph:
             self._scalers[key] = Scaler(x, self.user_graph.separated, how, device)
         return RowReader(x, device, uses, self._scalers[key])
 
-    def with_features(self, x: Tensor) -> PreparedGraph:
+    def with_features(self, x: Tensor) -> Self:
         """Return the same nodes and edges with other features $[N, D]$."""
         other = copy(self)
         other.user_graph = replace(self.user_graph, x=x)
@@ -154,9 +153,7 @@ class PreparedGraph:
         other.neighbours = other.neighbour_rows = None
         return other
 
-    def with_edges(
-        self, edge_index: Tensor, edge_weight: Tensor | None, graph: Tensor
-    ) -> PreparedGraph:
+    def with_edges(self, edge_index: Tensor, edge_weight: Tensor | None, graph: Tensor) -> Self:
         """Return the same nodes, scaled in the same way, with other edges $[2, E]$ and weights.
 
         `graph` $[N]$ is the graph number of each node for models that attend over whole graphs.

@@ -8,10 +8,8 @@ from canet.nn.sampling import draw_neighbours
 from canet.reading.prepared import PreparedGraph
 from canet.util.sparse import select_rows
 
-MAX_NODES = 2_000
-"""Largest number of nodes whose predictions are diagnosed."""
-FANOUT = (15, 5)
-"""Neighbours that are drawn for each node of the first hop, and of further ones."""
+MAX_NODES = 2_000  # largest number of nodes whose predictions are diagnosed
+FANOUT = (15, 5)  # neighbours that are drawn for each node of the first hop, and of further ones
 
 
 def sampled_part(

@@ -1,7 +1,5 @@
 """Read finished runs, group them into comparisons, average them, and rank the methods."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -11,7 +9,7 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from statistics import mean
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from canet.data import CENTRED_PER_GRAPH, DATASETS, WITHOUT_SPURIOUS
 from canet.errors import CanetError, warn_user
@@ -136,7 +134,7 @@ class Lead(StrEnum):
     SINGLE = "single runs"
 
     @classmethod
-    def of(cls, first: Score, second: Score) -> Lead:
+    def of(cls, first: Score, second: Score) -> Self:
         """Scores with the same text are tied; a clear lead exceeds both standard deviations."""
         if first.rounded == second.rounded:
             return cls.TIED

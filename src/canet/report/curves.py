@@ -16,8 +16,7 @@ from canet.store.summary import OOD
 from canet.util.rendering import PAGE_STYLE
 
 MAX_POINTS = 80
-MAX_BANDS = 6
-"""A panel with more lines than this has no bands."""
+MAX_BANDS = 6  # a panel with more lines than this has no bands
 WARM_UP = 0.1  # share of first epochs that the range of the y axis ignores
 Curves = list[np.ndarray]  # the scores of each run by epoch
 

@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 from canet.report.score import to_percent
 
 MARKERS = "osD^vPX*p"
-BACKGROUND_GREY = "0.8"
-"""Colour of lines that are not highlighted."""
+BACKGROUND_GREY = "0.8"  # colour of lines that are not highlighted
 LegendPosition = Literal["outside lower center", "outside right center"]
 DOT: dict[str, Any] = {
     "color": "black",

@@ -1,13 +1,12 @@
 """Tables of scores: Markdown and HTML for readers, CSV and JSON for programs."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from canet.errors import CanetError
 from canet.report.score import Score, rank, to_percent
@@ -31,7 +30,7 @@ class Table:
     notes: Sequence[str] = ()  # paragraphs shown above the table
 
     @classmethod
-    def read(cls, path: Path) -> Table:
+    def read(cls, path: Path) -> Self:
         """Read the JSON file of a table that `write` wrote."""
         from pydantic import TypeAdapter
 
@@ -48,7 +47,7 @@ class Table:
             with atomic_path(folder / f"{self.name}.{suffix}") as temporary:
                 temporary.write_text(content, encoding="utf-8")
 
-    def ranked(self) -> Table:
+    def ranked(self) -> Self:
         """Mark the best and second best of each column, among the rows with the same first cell."""
         rows = [list(row) for row in self.rows]
         for column in self._columns()[1]:
@@ -108,7 +107,7 @@ class Table:
         """The whole table, for `read`; scores are between 0 and 1."""
         return json.dumps(asdict(self), ensure_ascii=False) + "\n"
 
-    def parts(self, max_columns: int) -> list[Table]:
+    def parts(self, max_columns: int) -> list[Self]:
         """Split into tables of at most `max_columns` columns of numbers; each keeps the labels."""
         texts, scored = self._columns()
         groups: list[list[int]] = [[]]

@@ -20,8 +20,7 @@ from canet.util.devices import pick_device
 from canet.util.files import WriteError
 
 FAILURE = "failed.json"
-NO_SEED = -1
-"""Announced after the last run."""
+NO_SEED = -1  # announced after the last run
 MAX_FAILURE_LINES = 12
 
 

@@ -1,10 +1,8 @@
 """Calibration: temperature, class biases and a threshold, learnt from validation nodes."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
@@ -33,7 +31,7 @@ class Calibration:
     threshold: float = 0.5
 
     @classmethod
-    def fit(cls, logits: np.ndarray, y: np.ndarray, metric: str, weighted: bool) -> Calibration:
+    def fit(cls, logits: np.ndarray, y: np.ndarray, metric: str, weighted: bool) -> Self:
         """Fit the calibration of a model to logits $[n, C]$ and class indices $[n]$.
 
         A model that was trained with class weights, or selected by another metric than accuracy,
@@ -44,12 +42,12 @@ class Calibration:
             return cls.fit_with_bias(logits, y)
         return cls.fit_temperature(logits, y)
 
-    def refit(self, logits: np.ndarray, y: np.ndarray) -> Calibration:
+    def refit(self, logits: np.ndarray, y: np.ndarray) -> Self:
         """Fit a calibration of the same kind to other nodes."""
         return (self.fit_with_bias if self.bias else self.fit_temperature)(logits, y)
 
     @classmethod
-    def fit_temperature(cls, logits: np.ndarray, y: np.ndarray) -> Calibration:
+    def fit_temperature(cls, logits: np.ndarray, y: np.ndarray) -> Self:
         r"""Fit the temperature T of temperature scaling to class indices $[n]$.
 
         T minimises $-\sum_v \log \mathrm{softmax}(z_v / T)_{y_v}$ (Guo et al., "On calibration of
@@ -70,7 +68,7 @@ class Calibration:
         return cls(math.exp(minimize_scalar(loss, bounds=LOG_TEMPERATURES, method="bounded").x))
 
     @classmethod
-    def fit_with_bias(cls, logits: np.ndarray, y: np.ndarray) -> Calibration:
+    def fit_with_bias(cls, logits: np.ndarray, y: np.ndarray) -> Self:
         """Fit a temperature and one bias per class (Alexandari et al., ICML '20)."""
         n, hot = len(y), np.eye(logits.shape[1])[y]
         prior = np.array([LOG_TEMPERATURE_STD, *[BIAS_STD] * logits.shape[1]]) ** -2.0
@@ -88,9 +86,7 @@ class Calibration:
         theta = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
         return cls(math.exp(theta[0]), theta[1:].tolist())
 
-    def with_threshold(
-        self, logits: np.ndarray, y: np.ndarray, label_counts: np.ndarray
-    ) -> Calibration:
+    def with_threshold(self, logits: np.ndarray, y: np.ndarray, label_counts: np.ndarray) -> Self:
         """Return a copy with the threshold of the best F1 for logits $[n, 2]$ and labels $[n]$.
 
         It is in the middle between two probabilities, so that rounding errors of later predictions

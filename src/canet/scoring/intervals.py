@@ -1,7 +1,5 @@
 """Estimates with 95 % confidence intervals."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import TypeVar
@@ -23,7 +21,7 @@ class Estimate:
     low: float
     high: float
 
-    def clip(self, minimum: float, maximum: float) -> Estimate:
+    def clip(self, minimum: float, maximum: float) -> "Estimate":
         """Return the estimate with value and interval clipped to a range."""
         return Estimate(*np.clip([self.value, self.low, self.high], minimum, maximum).tolist())
 

@@ -1,9 +1,8 @@
 """Predictions and labels become a score between 0 and 1. A new metric is one entry of `METRICS`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import torch
@@ -32,7 +31,7 @@ class Metric:
     of_rarer: bool = False  # whether the positive class is the one that is rarer in training
     positive: int = 1  # the positive class
 
-    def of_class(self, rarer: int | None) -> Metric:
+    def of_class(self, rarer: int | None) -> Self:
         """Return the metric for a task whose training nodes have this rarer class."""
         return replace(self, positive=rarer) if self.of_rarer and rarer is not None else self
 

@@ -44,8 +44,7 @@ from canet.util.schema import CHECKSUM, checksum_of
 JOURNAL, PLAN = "journal.log", "search.json"
 RECORDED = ("task", "protocol", "data_seed", "features", "inductive", "method", "backbone")
 """Parts of the configuration that best.json has."""
-NUM_BEST_TRIALS = 5
-"""Trials that are listed in best.json."""
+NUM_BEST_TRIALS = 5  # trials that are listed in best.json
 
 
 def run_search(

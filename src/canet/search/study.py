@@ -26,10 +26,8 @@ from canet.util.files import read_regular, write_errors
 
 ERROR, DEVICE = "error", "device"
 """Attributes of a trial: why its settings cannot be trained, and the name of the device."""
-DATA = "data"
-"""Attribute of a study: the digest of its data."""
-ENTRY = b'{"op_code":'
-"""Beginning of every line of a journal."""
+DATA = "data"  # attribute of a study: the digest of its data
+ENTRY = b'{"op_code":'  # beginning of every line of a journal
 
 SamplerName = Literal["tpe", "random", "grid"]
 

@@ -18,10 +18,8 @@ from canet.nn.sampling import most_nodes
 
 STEPS_BEFORE_CAPTURE = 3  # they fill caches and create the state of the optimizer
 NUM_TRIALS = 16
-SPARE = 1.1
-"""Factor between the capacity and the largest number of nodes of the trials."""
-MULTIPLE = 128
-"""The capacity is a multiple of this number, which suits matrix products."""
+SPARE = 1.1  # factor between the capacity and the largest number of nodes of the trials
+MULTIPLE = 128  # the capacity is a multiple of this number, which suits matrix products
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,7 @@ CHECKPOINT_COST = 0.6  # seconds, 2 % of that; if writing takes longer, checkpoi
 EPOCHS_BETWEEN_CHECKS = 20  # on a GPU, because copying a number to the CPU waits for the device
 EPOCHS_BEFORE_CAPTURE = 3  # they fill caches and create the state of the optimizer
 
-_compiled: set[str] = set()
-"""The methods, by their `repr`, whose kernels this process has compiled."""
+_compiled: set[str] = set()  # the methods, by their `repr`, whose kernels this process has compiled
 
 Callback = Callable[[dict[str, Any]], None]
 """Called after each epoch with `model`, `seed`, `epoch`, `epochs`, `loss` and `valid`."""

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 import torch
 
 T = TypeVar("T")
-AHEAD = 2
-"""Number of batches that are prepared ahead."""
+AHEAD = 2  # number of batches that are prepared ahead
 _END = object()
 
 

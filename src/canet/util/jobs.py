@@ -1,14 +1,12 @@
 """The job runner: worker processes or a Ray cluster, which share one value and write files."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from itertools import islice
 from numbers import Integral
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from joblib import effective_n_jobs
 
@@ -48,7 +46,7 @@ class Pool(Protocol):
 
     def submit(self, function: Callable[..., T], *arguments: object) -> Future[T]: ...
 
-    def __enter__(self) -> Pool: ...
+    def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
 

@@ -1,7 +1,5 @@
 """Pools of worker processes on this machine (loky)."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal
@@ -14,7 +12,7 @@ from concurrent.futures import BrokenExecutor, Future
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.backend.reduction import dump
@@ -64,7 +62,7 @@ class Processes:
                 future = self._executor.submit(function, *arguments)
         return future
 
-    def __enter__(self) -> Processes:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

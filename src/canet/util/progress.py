@@ -1,12 +1,11 @@
 """Progress of a command: a bar on a terminal or in a notebook, else a line every few seconds."""
 
-from __future__ import annotations
-
 import sys
 import time
 from contextvars import ContextVar
 from functools import partial
 from importlib.util import find_spec
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -65,7 +64,7 @@ class Display:
             show = self._bar.console.print if self._bar else partial(print, file=sys.stderr)
             show(text)
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> Self:
         if self._bar:
             self._bar.start()
         return self

@@ -1,13 +1,11 @@
 """A Ray cluster as a pool; its machines need no shared disk."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from canet.errors import CanetError
 
@@ -61,7 +59,7 @@ class Cluster:
         reference.future().add_done_callback(lambda done: _forward_result(done, answer))
         return answer
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

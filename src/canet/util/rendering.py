@@ -20,13 +20,11 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from matplotlib.figure import Figure
 
-GAP = "–"
-"""Shown instead of a number that is not known."""
+GAP = "–"  # shown instead of a number that is not known
 WIDTH = 98
 EPOCH = datetime(1970, 1, 1)
 NO_BREAK = "\N{NO-BREAK SPACE}"
-PAGES = Path(__file__).parent / "pages"
-"""Style sheet and macros that all pages share."""
+PAGES = Path(__file__).parent / "pages"  # style sheet and macros that all pages share
 # Placeholder colours, replaced by CSS variables so that charts follow light and dark mode.
 INK, MUTED, LINE, ACCENT, WARN = (f"#00000{i}" for i in range(1, 6))
 VARIABLES = {INK: "ink", MUTED: "muted", LINE: "line", ACCENT: "accent", WARN: "warn"}

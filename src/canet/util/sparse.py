@@ -1,7 +1,5 @@
 """Operations on sparse matrices and edges that are faster in scipy than in torch."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -49,7 +47,7 @@ class Csr(NamedTuple):
         )
         return torch.stack([self.col[entry].long(), nodes[row]])
 
-    def within(self, group: Tensor) -> Csr:
+    def within(self, group: Tensor) -> "Csr":
         """Return the edges between nodes of the same group $[N]$; large arrays are in files."""
         rowptr, num_nodes, first, end = self.rowptr, group.numel(), 0, 0
         bounds = torch.zeros(num_nodes + 1, dtype=torch.long, device=rowptr.device)
@@ -69,7 +67,7 @@ class Csr(NamedTuple):
         col, *weight = (target[:end] for target in found)
         return Csr(bounds, col, weight[0] if weight else None, self.loops)
 
-    def to(self, device: torch.device | str) -> Csr:
+    def to(self, device: torch.device | str) -> "Csr":
         return Csr(*(part if part is None else part.to(device) for part in self))  # type: ignore[arg-type]
 
 

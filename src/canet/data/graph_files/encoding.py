@@ -1,12 +1,10 @@
 """The encoding of table columns as features: learnt on one graph, applied to later graphs."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -66,7 +64,7 @@ class Roles:
 
     def resolve(
         self, available: Collection[str], defaults: Names, path: Path, kind: str = "column"
-    ) -> Roles:
+    ) -> "Roles":
         """Fill roles that are None with the first of their default names that is available."""
         check_present(self.names(), available, path, kind)
         names = asdict(self)
@@ -98,7 +96,7 @@ class ReadOptions:
         without: str | int | Iterable[str | int] = (),
         fill: Fill = "mean",
         **roles: str | None,
-    ) -> ReadOptions:
+    ) -> Self:
         """Return the options for arguments of `read_graph`; `without` may be a single name."""
         names = [without] if isinstance(without, str | int) else without
         columns = Roles(**roles, source=source_column, target=target_column)
@@ -131,7 +129,7 @@ class ColumnEncoding:
     marks_empty: bool = False
 
     @classmethod
-    def learn(cls, column: ColumnSummary) -> ColumnEncoding:
+    def learn(cls, column: ColumnSummary) -> Self:
         """Learn the encoding of a column that is not empty."""
         if column.kind == "text" and column.varies:
             return cls(column.name, "category", categories=column.words, empty=column.empty)
@@ -184,7 +182,7 @@ class Encoding:
         roles: Roles,
         left_out: Collection[str] = (),
         fill: Fill = "mean",
-    ) -> Encoding:
+    ) -> Self:
         """Learn the encoding of the columns of a table."""
         empty = [name for name, column in summaries.items() if column.kind == "empty"]
         used = [column for name, column in summaries.items() if name not in {*empty, *left_out}]

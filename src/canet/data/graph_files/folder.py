@@ -1,9 +1,8 @@
 """A graph as a folder with a table of nodes and a table of edges."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -58,9 +57,7 @@ class Folder:
     has_dates: bool = False  # whether times were dates
 
     @classmethod
-    def open(
-        cls, source: object, requested: ReadOptions, encoding: Encoding | None = None
-    ) -> Folder:
+    def open(cls, source: object, requested: ReadOptions, encoding: Encoding | None = None) -> Self:
         """Find the tables in a folder or in memory, and read the nodes."""
         nodes: NamedTable
         edges: NamedTable

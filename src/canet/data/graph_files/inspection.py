@@ -1,7 +1,5 @@
 """The report of `canet inspect`: the content of a graph's files and likely problems."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,7 +46,7 @@ class Inspection:
     path: str
     nodes: int
     features: int | None  # None if the features are invalid
-    edges: EdgeStatistics
+    edges: "EdgeStatistics"
     columns: list[ColumnReport]
     labels: dict[str, int] = field(default_factory=dict)  # nodes of each class
     unlabelled: int | None = None  # None without labels

@@ -5,8 +5,6 @@ written to one file for each of many ranges of keys. A range that fits into memo
 sorted. A larger one, such as the edges of a hub, is divided into smaller ranges first.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -75,7 +73,7 @@ class EdgeSort:
             self._waiting.clear()
             _write(edges, self._ranges)
 
-    def _divide(self, low: int, high: int) -> list[_Range]:
+    def _divide(self, low: int, high: int) -> "list[_Range]":
         """Divide a range of keys into parts of equal width; the last part may be smaller."""
         width = -(-(high - low) // NUM_RANGES)
         return [
@@ -83,7 +81,7 @@ class EdgeSort:
             for start in range(low, high, width)
         ]
 
-    def _divided(self, wide: _Range) -> list[_Range]:
+    def _divided(self, wide: "_Range") -> "list[_Range]":
         """Move the edges of a range to parts of it.
 
         This ends even if all keys of a range are the same: each step removes the duplicates among
@@ -96,7 +94,7 @@ class EdgeSort:
         os.unlink(wide.path)
         return parts
 
-    def _sorted(self, ranges: list[_Range]) -> Iterator[np.ndarray]:
+    def _sorted(self, ranges: "list[_Range]") -> Iterator[np.ndarray]:
         for part in ranges:
             if part.size > self.max_edges:
                 yield from self._sorted(self._divided(part))

@@ -12,8 +12,6 @@ split.npy           int8 [N]: numbers in the list of splits, -1 if none
 time.npy, environment.npy, sample_weight.npy, node_id.npy    further values of each node
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Sequence
@@ -85,7 +83,7 @@ class GraphStore:
             f"{self.num_edges + self.num_loops:,} edges, {self.num_features:,} features)"
         )
 
-    def __reduce__(self) -> tuple[type[GraphStore], tuple[Path]]:
+    def __reduce__(self) -> "tuple[type[GraphStore], tuple[Path]]":
         """Pickle the path only: another process opens the same files."""
         return GraphStore, (self.path,)
 

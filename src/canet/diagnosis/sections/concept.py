@@ -91,11 +91,7 @@ def _aucs(x: Matrix, columns: np.ndarray, y: np.ndarray, classes: np.ndarray) ->
 
 
 def _relations(
-    context: Context,
-    columns: np.ndarray,
-    classes: np.ndarray,
-    aucs: np.ndarray,
-    sizes: np.ndarray,
+    context: Context, columns: np.ndarray, classes: np.ndarray, aucs: np.ndarray, sizes: np.ndarray
 ) -> list[Relation]:
     """For each column, the class with the largest loss of AUC."""
     from scipy.stats import false_discovery_control, norm

@@ -4,8 +4,6 @@ Sizes are known only on the device until the last hop, so arrays have the larges
 programs beyond the true size do nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -39,7 +37,7 @@ class Hop(NamedTuple):
     entry: Tensor
     node: Tensor
 
-    def cut(self, before: Sequence[int], after: Sequence[int]) -> Hop:
+    def cut(self, before: Sequence[int], after: Sequence[int]) -> "Hop":
         """Remove unused places, given the numbers of nodes and neighbours before and after."""
         entries = (one[: after[1]] for one in self[3:])
         return Hop(self.fanout, after[0], self.rowptr[: before[0] + 1], *entries)
