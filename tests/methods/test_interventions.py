@@ -24,9 +24,8 @@ from canet.methods.interventions import (
     infer_groups,
     spread_between,
 )
-from canet.models import Trainer
+from canet.models import FittedNetwork, Trainer
 from canet.nn import ShiftedFeatures, SparseMatrix
-from canet.reading.predict import read
 from canet.reading.prepared import PreparedGraph
 from canet.settings import override
 from tests.support.data_of import data_of
@@ -252,7 +251,7 @@ def test_offsets_are_drawn_once_in_a_step_and_never_for_a_score(
     run = Trainer(task, method, "gcn", settings, "cpu").run(0)
     assert len(drawn) == 5
     own = Graph(task.data.x, task.data.edge_index)
-    read(run.method.eval(), PreparedGraph(own), torch.arange(60))
+    FittedNetwork(run.method, "gcn").read(PreparedGraph(own), torch.arange(60))
     assert len(drawn) == 5
 
 

@@ -20,7 +20,7 @@ from canet.models.parts import Parts
 from canet.models.portfolio import Recipe
 from canet.models.shifts import hold_out
 from canet.reading import columns, pieces
-from canet.reading.columns import Columns
+from canet.reading.columns import Columns, TabularSettings
 from canet.reading.prepared import task_graph
 from tests.support.nearest_mean import NearestMean
 from tests.support.stores import never_load
@@ -113,7 +113,7 @@ def test_columns_on_disk_are_those_in_memory(
         if on_disk.data.separated is not None:
             in_memory = hold_out(task.in_memory(), mask, "x").task
         found, expected = (
-            Columns(task_graph(one, False), neighbours=True, scaling="standardised")
+            Columns(task_graph(one, False), TabularSettings("standardised"))
             for one in (on_disk, in_memory)
         )
         expected = expected.rows(torch.arange(NUM_NODES))
@@ -125,7 +125,8 @@ def test_columns_on_disk_are_those_in_memory(
 
 def test_a_prediction_for_one_node_reads_only_its_neighbourhood(tmp_path: Path) -> None:
     graph = task_graph(task_of(tmp_path / "store"), False)
-    Columns(graph, neighbours=True).logits(torch.tensor([7]), 2, lambda rows: rows[:, :2])
+    columns_of = Columns(graph, TabularSettings())
+    columns_of.logits(torch.tensor([7]), 2, lambda rows: rows[:, :2])
     assert graph.neighbour_rows is not None
     assert graph.neighbour_rows[0].tolist() == [7]
 

@@ -185,7 +185,7 @@ def test_empty_cells_of_tables_are_missing_for_trees(tmp_path: Path) -> None:
     assert fitted.marks.tolist() == [[0, 1]]
     assert model.score((nodes, edges)) > 0.95
     reader = model.prepare((nodes, edges)).graph
-    columns = Columns(reader, neighbours=False, marks=fitted.marks).rows(torch.arange(200))
+    columns = Columns(reader, fitted.settings, marks=fitted.marks).rows(torch.arange(200))
     assert columns[:, 0].isnan().tolist() == nodes.value.isna().tolist()
     model.save(tmp_path / "model")
     again = canet.load(tmp_path / "model")

@@ -7,8 +7,8 @@ from torch import Tensor
 from canet.data.graph import Graph
 from canet.errors import InputError
 from canet.methods import BACKBONES, METHODS, Method
+from canet.models import FittedNetwork
 from canet.nn.model import Prediction
-from canet.reading.predict import read
 from canet.reading.prepared import PreparedGraph
 
 N, D, C = 14, 5, 3
@@ -31,7 +31,7 @@ def make(name: str, backbone: str) -> Method:
 
 
 def forward(method: Method, own: Graph, nodes: Tensor | None = None) -> Prediction:
-    return read(method, PreparedGraph(own), nodes)
+    return FittedNetwork(method, "").read(PreparedGraph(own), nodes)
 
 
 def assert_close(found: Tensor, expected: Tensor) -> None:
@@ -95,7 +95,7 @@ def test_predictions_that_are_not_finite_are_an_error_for_the_requested_nodes() 
 @pytest.mark.parametrize("name", ["erm", "canet"])
 def test_other_features_are_read_as_in_a_graph_that_has_them(name: str) -> None:
     method, own, other = make(name, "gat"), graph(numbered=True), graph(numbered=True, seed=1)
-    prepared = PreparedGraph(own)
-    found = read(method, prepared, x=other.x).logits
+    prepared, of_graph = PreparedGraph(own), FittedNetwork(method, "")
+    found = of_graph.read(prepared.with_features(other.x)).logits
     assert found.equal(forward(method, Graph(other.x, own.edge_index, batch=own.batch)).logits)
-    assert read(method, prepared).logits.equal(forward(method, own).logits)
+    assert of_graph.read(prepared).logits.equal(forward(method, own).logits)

@@ -12,10 +12,9 @@ from canet.data.task import ShiftTask
 from canet.methods import METHODS
 from canet.methods.base import Scaling
 from canet.methods.interventions import Interventions, as_scipy
-from canet.models import Trainer
+from canet.models import FittedNetwork, Trainer
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.nn.model import rows_of
-from canet.reading.predict import read
 from canet.reading.prepared import PreparedGraph
 from canet.reading.scaling import prepare_features
 from canet.settings import override
@@ -197,10 +196,14 @@ def test_a_new_graph_is_prepared_by_its_own_statistics(how: str, numbered: bool)
     edges = torch.randint(20, (2, 60), generator=torch.Generator().manual_seed(1))
     own = Graph(x, edges, batch=graph)
     prepared = slow(x, torch.zeros(20) if graph is None else graph, how)
-    expected = read(plain, PreparedGraph(Graph(prepared, edges, batch=graph))).logits
+    expected = (
+        FittedNetwork(plain, "").read(PreparedGraph(Graph(prepared, edges, batch=graph))).logits
+    )
     given, nodes = PreparedGraph(own), torch.tensor([3, 17])
     other = PreparedGraph(Graph(torch.zeros_like(x), edges, batch=graph))
-    for found in (read(method, given).logits, read(method, other, x=x).logits):
+    fitted = FittedNetwork(method, "")
+    for one in (given, other.with_features(x)):
+        found = fitted.read(one).logits
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
-    found = read(method, given, nodes).logits
+    found = fitted.read(given, nodes).logits
     torch.testing.assert_close(found, expected[nodes], atol=1e-5, rtol=1e-4)

@@ -21,10 +21,8 @@ class FittedMeans(Fitted):
     def __init__(self, means: Tensor, scale: float) -> None:
         self.means, self.scale = means, scale
 
-    def read(
-        self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
-    ) -> Prediction:
-        rows = graph.user_graph.x if x is None else x
+    def read(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Prediction:
+        rows = graph.user_graph.x
         rows = rows if nodes is None else select_rows(rows, nodes)
         return Prediction(-self.scale * torch.cdist(rows.to_dense(), self.means))
 

@@ -40,10 +40,8 @@ class PlantedModel(Fitted):
     def __init__(self, rule: Rule, posteriors: Posteriors | None) -> None:
         self.rule, self.posteriors = rule, posteriors
 
-    def read(
-        self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
-    ) -> Prediction:
-        x, edges = (graph.user_graph.x if x is None else x).to_dense(), graph.user_graph.edge_index
+    def read(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Prediction:
+        x, edges = graph.user_graph.x.to_dense(), graph.user_graph.edge_index
         logits = torch.from_numpy(self.rule(x.double().numpy(), edges.numpy()))
         logits = logits if nodes is None else logits[nodes]
         found = [] if self.posteriors is None else self.posteriors(x)

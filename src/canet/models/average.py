@@ -32,10 +32,8 @@ class Average(Fitted):
         self.members, self.weights = list(members), list(weights)
         self.num_hops = max((member.num_hops for member in self.members), default=0)
 
-    def read(
-        self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
-    ) -> Prediction:
-        return self.combine([member.read(graph, nodes, x) for member in self.members])
+    def read(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Prediction:
+        return self.combine([member.read(graph, nodes) for member in self.members])
 
     def parts(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Iterator[Part]:
         """Predict some nodes at a time, if there are networks: their parts are the same."""

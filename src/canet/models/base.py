@@ -101,13 +101,8 @@ class Fitted(ABC):
         KINDS[cls.kind] = cls
 
     @abstractmethod
-    def read(
-        self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
-    ) -> Prediction:
-        """Predict all nodes, or the nodes with ids $[n]$; the result is on the CPU.
-
-        `x` $[N, D]$ replaces the features of the graph.
-        """
+    def read(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Prediction:
+        """Predict all nodes, or the nodes with ids $[n]$; the result is on the CPU."""
 
     def parts(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Iterator[Part]:
         """Predict as `read`, some nodes at a time: yield their rows in the result of `read`."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -18,9 +17,9 @@ from canet.methods import Settings, Traits
 from canet.models.base import Fitted, Learner, State, entry
 from canet.models.options import Options
 from canet.models.replacing import Change, Replacing
-from canet.models.tabular import TabularSettings, node_weights, training_graph, training_rows
+from canet.models.tabular import node_weights, training_graph, training_rows
 from canet.nn.model import Features, Prediction, linear_map
-from canet.reading.columns import Columns
+from canet.reading.columns import Columns, TabularSettings
 from canet.reading.prepared import PreparedGraph
 from canet.settings import override, setting
 from canet.training.loop import Progress
@@ -62,11 +61,8 @@ class FittedLinear(Fitted):
         self.settings, self.weight, self.bias = settings, weight, bias
         self.sizes = settings.num_features(weight.shape[1]), weight.shape[0]
 
-    def read(
-        self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
-    ) -> Prediction:
-        graph = graph if x is None else graph.with_features(x)
-        columns = Columns(graph, self.settings.neighbours, self.settings.scaling)
+    def read(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Prediction:
+        columns = Columns(graph, self.settings)
         return Prediction(columns.logits(nodes, len(self.bias), self._logits))
 
     def _logits(self, rows: Features) -> Tensor:
@@ -134,13 +130,7 @@ class Linear(Learner):
     settings: LinearSettings
 
     def fit(
-        self,
-        task: ShiftTask,
-        seed: int = 0,
-        *,
-        initial: Fitted | None = None,
-        work: Path | None = None,
-        on_progress: Progress | None = None,
+        self, task: ShiftTask, seed: int = 0, *, on_progress: Progress | None = None, **_: Any
     ) -> Fitted:
         nodes = self._rows(task), task.valid
         train, valid = self._columns(task, *nodes)
@@ -175,10 +165,8 @@ class Linear(Learner):
 
     def _columns(self, task: ShiftTask, *nodes: Tensor) -> Iterator[Features]:
         """Yield the columns of each of some sets of nodes, on the device."""
-        chosen, graph = self.settings, training_graph(task)
-        columns = Columns(
-            graph, chosen.neighbours, chosen.scaling, self.device, self.options.check_time
-        )
+        graph = training_graph(task)
+        columns = Columns(graph, self.settings, self.device, self.options.check_time)
         columns.prepare([*nodes, *task.scored().values()])
         yield from (columns.rows(n).to(self.device) for n in nodes)
 

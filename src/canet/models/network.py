@@ -20,7 +20,7 @@ from canet.models.options import Options
 from canet.models.replacing import Replacing, product, replacing_in
 from canet.nn.model import Prediction
 from canet.reading.pieces import Part
-from canet.reading.predict import read, read_parts
+from canet.reading.predict import GraphFields
 from canet.reading.prepared import PreparedGraph
 from canet.settings import override
 from canet.store.run_folder import RunFolder
@@ -53,13 +53,33 @@ class FittedNetwork(Fitted):
         self.sizes = method.model.phi_in.in_features, method.model.phi_out.out_features
         self.num_hops = method.model.num_layers
 
-    def read(
-        self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
-    ) -> Prediction:
-        return read(self.method, graph, nodes, x)
+    def read(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Prediction:
+        """As `Fitted.read`; for some nodes, only their receptive field is computed.
+
+        A graph on disk is predicted in pieces, without environments.
+        """
+        parts = self.parts(graph, nodes)
+        if not graph.in_pieces:
+            return next(parts)[1]
+        count = graph.user_graph.num_nodes if nodes is None else nodes.numel()
+        classes, width = self.method.model.phi_out.weight.shape
+        logits, embedding = (torch.empty(count, m, dtype=torch.float) for m in (classes, width))
+        for rows, found in parts:
+            logits[rows], embedding[rows] = found.logits, found.representation
+        return Prediction(logits, embedding)
 
     def parts(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Iterator[Part]:
-        return read_parts(self.method, graph, nodes)
+        model, device = self.method.model, self.method.model.phi_out.weight.device
+        sizes, scaling = (model.operators, model.num_layers), self.method.settings.scaling
+        fields = GraphFields(graph, *sizes, device, scaling, is_kept=False)
+        for rows, found in fields.predict(model, nodes):
+            if not found.logits.isfinite().all():
+                raise InputError(
+                    "the predictions are not finite, because features are far outside the range of "
+                    "the training data: scale them in the same way as for training"
+                )
+            logits, embedding = found.logits.cpu(), found.representation.cpu()
+            yield rows, Prediction(logits, embedding, found.environments)
 
     def replacing(self, graph: PreparedGraph, nodes: Tensor) -> Replacing:
         """As `Fitted.replacing`; the first map is linear, so it is applied once."""

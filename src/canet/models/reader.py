@@ -24,9 +24,9 @@ class Reader:
     def user_graph(self) -> Graph:
         return self.graph.user_graph
 
-    def read(self, nodes: Tensor | None = None, x: Tensor | None = None) -> Prediction:
+    def read(self, nodes: Tensor | None = None) -> Prediction:
         """Predict all nodes, or the nodes with ids $[n]$; see `Fitted.read`."""
-        return self.model.read(self.graph, nodes, x)
+        return self.model.read(self.graph, nodes)
 
     def parts(self, nodes: Tensor | None = None) -> Iterator[Part]:
         """Predict as `read`, some nodes at a time; see `Fitted.parts`."""

@@ -1,30 +1,13 @@
-"""What models on columns share: their settings, their training nodes, and node weights."""
-
-from dataclasses import dataclass
+"""What models on columns share: their training nodes and graph, and the weights of nodes."""
 
 import torch
 from torch import Tensor
 
 from canet.data.task import ShiftTask
-from canet.methods.base import ModelSettings
 from canet.reading import columns
 from canet.reading.prepared import PreparedGraph, task_graph
-from canet.settings import setting
 from canet.training.fields import hides_shifted_nodes
 from canet.util.progress import say
-
-
-@dataclass(frozen=True)
-class TabularSettings(ModelSettings):
-    """Settings of models on columns."""
-
-    neighbours: bool = setting(
-        True, "also use the mean of the neighbours, the mean of their means, and the degree"
-    )
-
-    def num_features(self, num_columns: int) -> int:
-        """Return the number of features of a graph with this number of columns."""
-        return (num_columns - 1) // 3 if self.neighbours else num_columns
 
 
 def training_rows(task: ShiftTask, name: str, width: int, most: int) -> Tensor:

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -19,13 +18,12 @@ from canet.models.base import Fitted, Learner, State, entry
 from canet.models.boosting import NO_CATEGORIES, boosting, learned, predictors
 from canet.models.options import Options
 from canet.models.replacing import Replacing, product, replacing_in
-from canet.models.tabular import TabularSettings, node_weights, training_graph, training_rows
+from canet.models.tabular import node_weights, training_graph, training_rows
 from canet.nn import Features
 from canet.nn.model import Prediction
-from canet.reading.columns import Columns, as_dense
+from canet.reading.columns import Columns, TabularSettings, as_dense
 from canet.reading.prepared import PreparedGraph
 from canet.settings import override, setting
-from canet.training.loop import Progress
 from canet.util.colour import Colour
 from canet.util.sparse import to_scipy
 from canet.util.torch_state import limited_threads
@@ -90,17 +88,8 @@ class FittedTrees(Fitted):
         self.trees = {name: trees[name] for name in FIELDS}
         self.sizes = num_features, len(baseline)
 
-    def read(
-        self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
-    ) -> Prediction:
-        graph = graph if x is None else graph.with_features(x)
-        columns = Columns(
-            graph,
-            self.settings.neighbours,
-            self.settings.scaling,
-            components=self.components,
-            marks=self.marks,
-        )
+    def read(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Prediction:
+        columns = Columns(graph, self.settings, components=self.components, marks=self.marks)
         return Prediction(columns.logits(nodes, len(self.baseline), self._logits))
 
     def replacing(self, graph: PreparedGraph, nodes: Tensor) -> Replacing:
@@ -171,15 +160,7 @@ class Trees(Learner):
     settings_type = TreeSettings
     settings: TreeSettings
 
-    def fit(
-        self,
-        task: ShiftTask,
-        seed: int = 0,
-        *,
-        initial: Fitted | None = None,
-        work: Path | None = None,
-        on_progress: Progress | None = None,
-    ) -> Fitted:
+    def fit(self, task: ShiftTask, seed: int = 0, **_: Any) -> Fitted:
         graph, y = training_graph(task), task.y
         marks = task.data.marks
         marks = torch.empty(0, 2, dtype=torch.long) if marks is None else marks
@@ -191,18 +172,11 @@ class Trees(Learner):
         valid = valid if valid.numel() else train
         observed = task.sampled(task.observed(), MAX_SCORED)
         components = _components(graph.user_graph.x, observed, seed)
-        columns = Columns(
-            graph,
-            self.settings.neighbours,
-            self.settings.scaling,
-            self.device,
-            self.options.check_time,
-            components,
-            marks,
-        )
+        check_time = self.options.check_time
+        columns = Columns(graph, self.settings, self.device, check_time, components, marks)
         columns.prepare([train, valid, *task.scored().values()])
         x, valid_x = (as_dense(columns.rows(nodes)).cpu().numpy() for nodes in (train, valid))
-        model = boosting(self.options.check_time)(
+        model = boosting(check_time)(
             learning_rate=self.settings.learning_rate,
             max_iter=self.settings.max_trees,
             n_iter_no_change=PATIENCE,

@@ -1,6 +1,7 @@
 """Columns for models that are not networks: those of a node, and means over its neighbours."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from canet.data.task import MAX_SCORED, sample_nodes
-from canet.methods.base import Scaling
+from canet.methods.base import ModelSettings
 from canet.nn import Features, Operator, ShiftedFeatures
 from canet.nn.model import linear_map, rows_of
 from canet.nn.operations import multiply
@@ -17,11 +18,25 @@ from canet.reading.pieces import Pieces
 from canet.reading.prepared import PreparedGraph
 from canet.reading.rows import bytes_of
 from canet.reading.scaling import CPU, ROWS_AT_ONCE, Scaler
+from canet.settings import setting
 from canet.util.devices import has_room
 from canet.util.files import scratch_array
 from canet.util.sparse import from_scipy, to_scipy
 
 MAX_NUMBERS = 2**25  # numbers of the columns of a graph on disk that are in memory at the same time
+
+
+@dataclass(frozen=True)
+class TabularSettings(ModelSettings):
+    """Settings of models on columns."""
+
+    neighbours: bool = setting(
+        True, "also use the mean of the neighbours, the mean of their means, and the degree"
+    )
+
+    def num_features(self, num_columns: int) -> int:
+        """Return the number of features of a graph with this number of columns."""
+        return (num_columns - 1) // 3 if self.neighbours else num_columns
 
 
 class Columns:
@@ -33,7 +48,7 @@ class Columns:
 
     Args:
         graph: The graph.
-        neighbours, scaling: Which columns, and how they are scaled.
+        settings: Which columns, and how they are scaled.
         device: Where the columns of a graph in memory are, if there is room, and where the means of
             neighbours of a graph on disk are computed.
         check: Called often, to end a training after its deadline.
@@ -44,14 +59,13 @@ class Columns:
     def __init__(
         self,
         graph: PreparedGraph,
-        neighbours: bool,
-        scaling: Scaling = "raw",
+        settings: TabularSettings,
         device: torch.device = CPU,
         check: Callable[[], None] = lambda: None,
         components: Tensor | None = None,
         marks: Tensor | None = None,
     ) -> None:
-        self._graph, self._neighbours, self._scaling = graph, neighbours, scaling
+        self._graph, self._neighbours, self._scaling = graph, settings.neighbours, settings.scaling
         self._device, self._check, self._components = device, check, components
         has_marks = components is None and marks is not None and marks.numel() > 0
         self._marks = marks if has_marks else None

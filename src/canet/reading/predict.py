@@ -7,12 +7,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from canet.errors import InputError
-from canet.methods import Method
 from canet.methods.base import Scaling
 from canet.nn import Block, Features, Graph, GraphModel, Operator
 from canet.nn.blocks import ReceptiveField
-from canet.nn.model import Prediction, rows_of
+from canet.nn.model import rows_of
 from canet.reading.pieces import Part, Pieces
 from canet.reading.prepared import PreparedGraph
 from canet.reading.rows import RowReader
@@ -94,38 +92,3 @@ class GraphFields:
             x, blocks = self.read(nodes)
         found = model(x, blocks)
         yield torch.arange(len(found.logits)), found
-
-
-def read(
-    method: Method, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
-) -> Prediction:
-    """Predict all nodes, or the nodes with ids $[n]$; logits and embedding are on the CPU.
-
-    For some nodes, only their receptive field is computed. A graph on disk is predicted in pieces,
-    without environments. `x` $[N, D]$ replaces the features of the graph, and is scaled as these.
-    """
-    graph = graph if x is None else graph.with_features(x)
-    parts = read_parts(method, graph, nodes)
-    if not graph.in_pieces:
-        return next(parts)[1]
-    count = graph.user_graph.num_nodes if nodes is None else nodes.numel()
-    classes, width = method.model.phi_out.weight.shape
-    logits, embedding = (torch.empty(count, m, dtype=torch.float) for m in (classes, width))
-    for rows, found in parts:
-        logits[rows], embedding[rows] = found.logits, found.representation
-    return Prediction(logits, embedding)
-
-
-def read_parts(method: Method, graph: PreparedGraph, nodes: Tensor | None = None) -> Iterator[Part]:
-    """Predict as `read`, some nodes at a time: yield their rows in the result of `read`."""
-    model, device = method.model, method.model.phi_out.weight.device
-    sizes, scaling = (model.operators, model.num_layers), method.settings.scaling
-    fields = GraphFields(graph, *sizes, device, scaling, is_kept=False)
-    for rows, found in fields.predict(model, nodes):
-        if not found.logits.isfinite().all():
-            raise InputError(
-                "the predictions are not finite, because features are far outside the range of the "
-                "training data: scale them in the same way as for training"
-            )
-        logits, embedding = found.logits.cpu(), found.representation.cpu()
-        yield rows, Prediction(logits, embedding, found.environments)
