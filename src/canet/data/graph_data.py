@@ -1,11 +1,9 @@
 """A graph with the interface of PyG's `Data`, without the slow import of PyG (three seconds)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     import numpy as np
@@ -55,9 +53,9 @@ class GraphData:
         return dict(vars(self))
 
 
-GraphObject: TypeAlias = "Data | GraphData"  # the accepted types of a graph in memory
-GraphLike: TypeAlias = "Data | GraphData | str | Path | tuple[Any, Any] | Any"
+GraphObject: TypeAlias = Union["Data", GraphData]  # the accepted types of a graph in memory
+GraphLike: TypeAlias = Union["Data", GraphData, str, "Path", tuple[Any, Any], Any]
 """A graph of PyG or networkx, its path, or its tables of nodes and edges."""
-NodeSet: TypeAlias = "Tensor | np.ndarray | Sequence[int] | Sequence[bool] | Sequence[str]"
+NodeSet: TypeAlias = Union["Tensor", "np.ndarray", Sequence[int], Sequence[bool], Sequence[str]]
 """Rows or names of nodes $[n]$, or a mask $[N]$."""
-Column: TypeAlias = "Tensor | np.ndarray | Sequence[Any]"  # a value for each node $[N]$
+Column: TypeAlias = Union["Tensor", "np.ndarray", Sequence[Any]]  # a value for each node $[N]$

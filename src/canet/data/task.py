@@ -1,10 +1,9 @@
 """A shift task: a graph, its splits, and the metric."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -156,7 +155,7 @@ class ShiftTask:
             rarer = rarer_class(self.y[self.train].bincount(minlength=2))
         return metric.of_class(rarer)
 
-    def in_memory(self) -> ShiftTask:
+    def in_memory(self) -> Self:
         """Return the task with the graph of its store in memory; other tasks are not changed."""
         if not self.data.is_on_disk:
             return self

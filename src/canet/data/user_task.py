@@ -1,7 +1,5 @@
 """The task of learning the labels of a user graph."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

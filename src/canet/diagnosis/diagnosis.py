@@ -1,7 +1,5 @@
 """`canet.diagnose`: what a model relies on, what has shifted, and which score to expect."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

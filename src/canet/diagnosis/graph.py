@@ -1,7 +1,5 @@
 """A graph that is read, normalised and predicted once for all sections of a diagnosis."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`BaseClassifier`: what a fitted `NodeClassifier` has, and its methods that read a graph."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import copy
 from typing import Any

@@ -1,7 +1,5 @@
 """`NodeClassifier`: a model for your graph, in the style of scikit-learn."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, fields
@@ -202,7 +200,7 @@ class NodeClassifier(BaseClassifier):
         time: Column | str | None = None,
         sample_weight: Column | str | None = None,
         batch: Column | None = None,
-        warm_start: NodeClassifier | None = None,
+        warm_start: "NodeClassifier | None" = None,
         **columns: Any,
     ) -> Self:
         """Train on a graph, which is not changed.
@@ -381,7 +379,7 @@ class NodeClassifier(BaseClassifier):
         weights: Tensor | None,
         seed: int,
         display: FitDisplay,
-        earlier: NodeClassifier | None,
+        earlier: "NodeClassifier | None",
         begin: float,
     ) -> Fitted:
         """Train, or continue the training of an `earlier` model; time limits count from `begin`."""

@@ -1,7 +1,5 @@
 """The score of a model on parts of its training data, after training without them."""
 
-from __future__ import annotations
-
 from canet.data.graph_data import GraphLike
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier

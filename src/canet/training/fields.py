@@ -63,7 +63,11 @@ class TaskFields:
     def batch(self, split: str) -> Batch:
         """Return the batch of a split, by its name in `task.splits()`."""
         if split not in self._batches:
-            self._batches[split] = self._build(split)
+            nodes = self.nodes[split]
+            if split == "train":
+                self._batches[split] = self.training_batch(nodes, *self.of(split).read(nodes))
+            else:
+                self._batches[split] = self._batch(split, nodes)
         return self._batches[split]
 
     def training_batches(
@@ -149,7 +153,9 @@ class TaskFields:
             (self.batch(split), {split: slice(None)}) for split in ("train", "valid")
         ]
         for splits in self._by_graph([s for s in self.nodes if s not in ("train", "valid")]):
-            passes.append(self._joint_batch(splits))
+            nodes, rows = torch.cat([self.nodes[s] for s in splits]).unique(return_inverse=True)
+            pieces = rows.to(self.device).split([self.nodes[split].numel() for split in splits])
+            passes.append((self._batch(splits[0], nodes), dict(zip(splits, pieces, strict=True))))
         return passes
 
     def _by_graph(self, splits: Sequence[str]) -> list[tuple[str, ...]]:
@@ -217,20 +223,6 @@ class TaskFields:
             environment=task.data.environment if task.has_environments else None,
             steps_per_epoch=ceil(task.train.numel() / batch_size) if batch_size else 1,
         )
-
-    def _joint_batch(self, splits: Sequence[str]) -> tuple[Batch, dict[str, Tensor | slice]]:
-        """Return one batch for splits on the same graph, and the rows of each split in it."""
-        nodes, rows = torch.cat([self.nodes[s] for s in splits]).unique(return_inverse=True)
-        batch = self._batch(splits[0], nodes)
-        sizes = [self.nodes[split].numel() for split in splits]
-        pieces = rows.to(self.device).split(sizes)
-        return batch, dict(zip(splits, pieces, strict=True))
-
-    def _build(self, split: str) -> Batch:
-        if split == "train":
-            nodes = self.nodes["train"]
-            return self.training_batch(nodes, *self.of("train").read(nodes))
-        return self._batch(split, self.nodes[split])
 
     def _batch(self, split: str, nodes: Tensor) -> Batch:
         """Return a batch of nodes in the graph of a split."""

@@ -1,14 +1,12 @@
 """Write a graph store piece by piece, in bounded memory."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import pyarrow as pa
@@ -103,7 +101,7 @@ class GraphStoreWriter:
         self._weighted: bool | None = None
         self._is_open = False
 
-    def __enter__(self) -> GraphStoreWriter:
+    def __enter__(self) -> Self:
         with write_errors(self.path):
             remove_abandoned_folders(self.path)
             self._folder = temporary_folder(self.path)
