@@ -20,7 +20,7 @@ from canet.estimator.classifier import NodeClassifier
 from canet.estimator.reference import build_reference
 from canet.methods import METHODS
 from canet.models import Learner
-from canet.models.reader import Reader
+from canet.models.base import Reader
 from canet.paper.experiment import Experiment
 from canet.paper.finished_runs import FinishedRuns
 from canet.paper.scope import TaskSpec

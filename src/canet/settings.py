@@ -27,16 +27,9 @@ def setting(
     search: Sequence[Any] = (),
 ) -> Any:
     """Return a dataclass field with its help, its valid values and the values to search."""
-    metadata = {
-        "help": help,
-        "choices": tuple(choices),
-        "minimum": minimum,
-        "above": above,
-        "below": below,
-        "maximum": maximum,
-        "search": tuple(search),
-    }
-    return field(default=default, metadata=metadata)
+    metadata = {"help": help, "choices": tuple(choices), "search": tuple(search)}
+    bounds = {"minimum": minimum, "above": above, "below": below, "maximum": maximum}
+    return field(default=default, metadata={**metadata, **bounds})
 
 
 def override(settings: S, changes: Mapping[str, Any]) -> S:

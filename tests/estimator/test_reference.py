@@ -15,7 +15,7 @@ from canet.estimator.reference import (
 )
 from canet.methods import METHODS, Method
 from canet.models import FittedNetwork
-from canet.models.reader import Reader
+from canet.models.base import Reader
 from canet.reading.prepared import PreparedGraph
 from tests.support.small_task import with_columns
 from tests.support.tiny import QUICK, tiny_task

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch_geometric.data import Data
 
 from canet import NodeClassifier
-from canet.models.reader import Reader
+from canet.models.base import Reader
 
 NOT_FOR_GRAPHS = {
     "check_dtype_object": "expects a TypeError for what is no number, ours is a ValueError",

@@ -19,8 +19,7 @@ from canet.diagnosis.context import Context
 from canet.diagnosis.graph import read_graph
 from canet.estimator.reference import Reference, id_checksums
 from canet.models import Fitted
-from canet.models.base import State
-from canet.models.reader import Reader
+from canet.models.base import Reader, State
 from canet.nn.model import Prediction
 from canet.reading.prepared import PreparedGraph
 from canet.scoring.calibration import Calibration

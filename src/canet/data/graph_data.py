@@ -1,11 +1,10 @@
 """A graph with the interface of PyG's `Data`, without the slow import of PyG (three seconds)."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
     from torch import Tensor
     from torch_geometric.data import Data
@@ -54,7 +53,7 @@ class GraphData:
 
 
 GraphObject: TypeAlias = Union["Data", GraphData]  # the accepted types of a graph in memory
-GraphLike: TypeAlias = Union["Data", GraphData, str, "Path", tuple[Any, Any], Any]
+GraphLike: TypeAlias = Union["Data", GraphData, str, Path, tuple[Any, Any], Any]
 """A graph of PyG or networkx, its path, or its tables of nodes and edges."""
 NodeSet: TypeAlias = Union["Tensor", "np.ndarray", Sequence[int], Sequence[bool], Sequence[str]]
 """Rows or names of nodes $[n]$, or a mask $[N]$."""

@@ -17,7 +17,7 @@ from canet.errors import InputError, warn_user
 from canet.estimator.reference import Reference
 from canet.methods import Backbone
 from canet.models import Fitted, MethodClass, describe_method, get_backbone_name
-from canet.models.reader import Reader
+from canet.models.base import Reader
 from canet.nn.model import Prediction
 from canet.reading.prepared import PreparedGraph
 from canet.scoring.calibration import Calibration, Threshold

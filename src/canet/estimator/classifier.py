@@ -45,7 +45,7 @@ from canet.models import (
     get_learner,
     is_network,
 )
-from canet.models.reader import Reader
+from canet.models.base import Reader
 from canet.reading.prepared import PreparedGraph
 from canet.scoring.metrics import METRICS
 from canet.training import Callback

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from canet.data.task import ShiftTask, sample_nodes
 from canet.errors import CanetError
-from canet.models.reader import Reader
+from canet.models.base import Reader
 from canet.nn.model import Prediction
 from canet.scoring.calibration import Calibration
 from canet.util.sparse import select_rows

@@ -15,8 +15,6 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import torch
-
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, ChecksumError, InputError, warn_user
 from canet.methods import Settings, Traits
@@ -28,6 +26,7 @@ from canet.models.options import OutOfTime
 from canet.models.parts import VALID, Logits, Parts, weights_of
 from canet.models.portfolio import Recipe, parse_preset, recipes_of
 from canet.reading.prepared import forget_large
+from canet.reading.scaling import CPU
 from canet.settings import setting
 from canet.store.result import Candidate
 from canet.store.run_folder import CONFIG, RunFolder
@@ -39,7 +38,6 @@ from canet.util.jobs import Pool, WorkerDied, run_all
 from canet.util.processes import Processes
 from canet.util.signals import received_signal
 
-CPU = torch.device("cpu")
 LATE = "the time limit was reached"
 STOPPED = "the comparison was stopped"
 AVERAGE, LARGEST_CLASS = "average of the members", "largest class"

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.digest import DataDigest
+from canet.data.graph import Graph
 from canet.data.task import ShiftTask
 from canet.errors import InputError, VersionError
 from canet.methods import METHODS, Settings, Traits
@@ -159,6 +160,27 @@ class Fitted(ABC):
         return self
 
 
+@dataclass(eq=False)
+class Reader:
+    """A trained model on one graph, which is checked and normalised once for all predictions."""
+
+    model: Fitted
+    graph: PreparedGraph
+    y: object = None  # labels of the graph as passed by the user
+
+    @property
+    def user_graph(self) -> Graph:
+        return self.graph.user_graph
+
+    def read(self, nodes: Tensor | None = None) -> Prediction:
+        """Predict all nodes, or the nodes with ids $[n]$; see `Fitted.read`."""
+        return self.model.read(self.graph, nodes)
+
+    def parts(self, nodes: Tensor | None = None) -> Iterator[Part]:
+        """Predict as `read`, some nodes at a time; see `Fitted.parts`."""
+        return self.model.parts(self.graph, nodes)
+
+
 class Learner(ABC):
     """Trains models: a network with its method, an average of models, or a model of your own.
 
@@ -227,16 +249,9 @@ class Learner(ABC):
         on_progress: Progress | None = None,
     ) -> list[Fitted]:
         """Train with some seeds, by default with `fit`; arguments as for `run`."""
-        return [
-            self.fit(
-                task,
-                seed,
-                initial=initial,
-                work=folder.path / WORK_FOLDER if folder else None,
-                on_progress=on_progress,
-            )
-            for seed, folder in folders.items()
-        ]
+        fit = partial(self.fit, task, initial=initial, on_progress=on_progress)
+        works = {seed: one.path / WORK_FOLDER if one else None for seed, one in folders.items()}
+        return [fit(seed, work=work) for seed, work in works.items()]
 
     @property
     def together(self) -> bool:

@@ -233,14 +233,9 @@ class Network(Learner):
 
     def new_method(self, task: ShiftTask) -> Method:
         """Return the method for a task, with weights that are not trained."""
-        return self.method_type(
-            self.settings,
-            self.backbone,
-            task.num_features,
-            task.num_classes,
-            task.training_environments().numel(),
-            self.options.class_weight,
-        )
+        sizes = task.num_features, task.num_classes, task.training_environments().numel()
+        class_weight = self.options.class_weight
+        return self.method_type(self.settings, self.backbone, *sizes, class_weight)
 
     def fit(
         self,

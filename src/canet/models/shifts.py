@@ -69,8 +69,9 @@ def training_part(task: ShiftTask) -> ShiftTask:
 
     A user graph, such as that of a store, has no others.
     """
+    task = replace(task, test_ood={}, left_out={}, rarer=task.scorer.positive, checked=True)
     if task.in_distribution.all():
-        return replace(task, test_ood={}, left_out={}, rarer=task.scorer.positive, checked=True)
+        return task
     inside = task.in_distribution.nonzero().squeeze(1)
     number = torch.full((task.num_nodes,), -1)
     number[inside] = torch.arange(inside.numel())
@@ -80,9 +81,6 @@ def training_part(task: ShiftTask) -> ShiftTask:
         train=number[task.train],
         valid=number[task.valid],
         test_id=number[task.test_id],
-        test_ood={},
-        left_out={},
-        rarer=task.scorer.positive,
         in_distribution=torch.ones(inside.numel(), dtype=torch.bool),
         checked=True,
     )

@@ -186,15 +186,11 @@ class Trees(Learner):
             random_state=seed,
         )
         weight = node_weights(task, train, self.options.class_weight).numpy()
-        is_weighted = (weight != weight[0]).any()  # the bins of weighted nodes take long
+        # The bins of weighted nodes take long.
+        weights = weight if (weight != weight[0]).any() else None
+        train_y, valid_y = y[train].numpy(), y[valid].numpy()
         with limited_threads(1):  # more threads hardly help, and are much slower on a busy machine
-            model.fit(
-                x,
-                y[train].numpy(),
-                sample_weight=weight if is_weighted else None,
-                X_val=valid_x,
-                y_val=y[valid].numpy(),
-            )
+            model.fit(x, train_y, sample_weight=weights, X_val=valid_x, y_val=valid_y)
         trees, first = learned(model)
         sizes = torch.tensor([len(nodes) for nodes in trees])
         joined = np.concatenate(trees)

@@ -232,9 +232,8 @@ def with_neighbours(graph: PreparedGraph) -> PreparedGraph:
 def with_missing(columns: Tensor, own: Tensor, marks: Tensor) -> Tensor:
     """Return columns with NaN in the cells that `marks` and the features `own` say are missing."""
     columns = columns.clone()
-    columns[:, marks[:, 0]] = columns[:, marks[:, 0]].masked_fill(
-        own[:, marks[:, 1]] > 0, torch.nan
-    )
+    filled, is_missing = marks[:, 0], own[:, marks[:, 1]] > 0
+    columns[:, filled] = columns[:, filled].masked_fill(is_missing, torch.nan)
     return columns
 
 
