@@ -19,7 +19,7 @@ from benchmarks.implementations import Clock
 from benchmarks.memory import Meter, out_of_memory
 from canet.methods import Batch, Method
 from canet.methods.canet import CaNetMethod, CaNetSettings
-from canet.nn import Graph
+from canet.nn import NormalisedGraph
 from canet.scoring.metrics import METRICS
 from canet.training.loop import EPOCHS_BETWEEN_CHECKS, Loop, train_loops
 from canet.util.torch_state import seeded
@@ -106,7 +106,7 @@ def measure_size(size: Size, backbone: Any, device: torch.device) -> dict[str, A
 def random_batch(size: Size, method: CaNetMethod, device: torch.device) -> Batch:
     """All nodes of a random graph that is built on the device."""
     edge_index = torch.randint(size.nodes, (2, size.edges), device=device)
-    graph = Graph(edge_index, size.nodes, method.model.operators)
+    graph = NormalisedGraph(edge_index, size.nodes, method.model.operators)
     x = torch.randn(size.nodes, NUM_FEATURES, device=device)
     y = torch.randint(NUM_CLASSES, (size.nodes,), device=device)
     return Batch(x, graph.whole(size.layers).blocks, y)

@@ -19,7 +19,7 @@ from torch_geometric.loader import NeighborLoader
 
 from benchmarks.rmat import RMat
 from benchmarks.scale import BATCH, CPU_FANOUT, DEGREE, FEATURES
-from canet.nn import Graph, Operator
+from canet.nn import NormalisedGraph, Operator
 from canet.util.sparse import Csr
 
 NUM_BATCHES = 60
@@ -35,7 +35,7 @@ def main(num_nodes: int = 1_000_000) -> None:
     seeds = seeds[: NUM_BATCHES * BATCH]
     target = torch.arange(num_nodes).repeat_interleave(rowptr.diff())
     data = Data(x=x, edge_index=torch.stack([source.long(), target]), y=y)
-    sampled = Graph(Csr(rowptr, source), num_nodes, [Operator("mean")])
+    sampled = NormalisedGraph(Csr(rowptr, source), num_nodes, [Operator("mean")])
 
     def ours() -> Iterator[Any]:
         for number, nodes in enumerate(seeds.split(BATCH)):

@@ -29,7 +29,7 @@ from canet.data.graph_store import GraphStore, GraphStoreWriter
 from canet.data.user_task import user_task
 from canet.methods import BACKBONES, Method, get_method
 from canet.models import Auto, Trainer
-from canet.nn import Graph
+from canet.nn import NormalisedGraph
 from canet.nn.operations import select_rows
 from canet.reading.rows import RowCache
 from canet.training.device_batches import DeviceBatches, DeviceData
@@ -244,7 +244,7 @@ def measure_on_gpu(
     kind = get_method(method)
     settings = kind.settings_type(hidden=GPU_HIDDEN, num_layers=3, dropout=0.0)
     made = kind(settings, BACKBONES["sage"], FEATURES, graph.num_classes).to(device).train()
-    lazy = Graph(Csr(rowptr, source), num_nodes, made.model.operators)
+    lazy = NormalisedGraph(Csr(rowptr, source), num_nodes, made.model.operators)
     read: Callable[[torch.Tensor], torch.Tensor] = partial(select_rows, x)
     if kept < 1:
         num_bytes = int(kept * x.numel() * x.element_size())

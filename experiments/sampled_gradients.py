@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from canet.methods import BACKBONES, Method, get_method
-from canet.nn import Graph
+from canet.nn import NormalisedGraph
 
 NUM_NODES, DEGREE, NUM_FEATURES, NUM_CLASSES = 300, 40, 8, 3
 HOMOPHILY = 0.7
@@ -54,7 +54,7 @@ def gradients(
     The method is in evaluation mode, so that only the neighbours are random.
     """
     edges, x, y = random_graph()
-    graph = Graph(edges, NUM_NODES, method.model.operators, dtype=torch.double)
+    graph = NormalisedGraph(edges, NUM_NODES, method.model.operators, dtype=torch.double)
     nodes = torch.arange(NUM_NODES)
     parameters = list(method.parameters())
 

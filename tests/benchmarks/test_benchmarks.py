@@ -22,7 +22,7 @@ from benchmarks.worker import Order
 from canet.data import load_task
 from canet.methods.canet import CaNetMethod, CaNetSettings
 from canet.models import Trainer
-from canet.nn import CaNet, Graph
+from canet.nn import CaNet, NormalisedGraph
 from canet.util.files import read_json
 
 RESULTS = Path(__file__).parents[2] / "results" / "performance"
@@ -59,7 +59,7 @@ def test_the_plain_implementation_computes_the_same_logits_and_divergence(
     method = CaNetMethod(settings, backbone, FEATURES, CLASSES).eval()
     plain = plain_twin(method.model, settings, backbone).eval()
     x = torch.randn(NODES, FEATURES)
-    ours = method.model(x, Graph(EDGES, NODES, method.model.operators).whole(2).blocks)
+    ours = method.model(x, NormalisedGraph(EDGES, NODES, method.model.operators).whole(2).blocks)
     logits, divergence = plain(x, EDGES)
     torch.testing.assert_close(logits, ours.logits, rtol=1e-5, atol=1e-6)
     expected = method.divergence(ours.environments, NODES)

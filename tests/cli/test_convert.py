@@ -12,8 +12,8 @@ import torch
 
 from canet import GraphStore, GraphStoreWriter
 from canet.cli.convert import STEPS
-from canet.data.graph_data import GraphData
 from canet.data.graph_files import ReadOptions, Roles, read_columns, write_npz
+from canet.data.raw_graph import RawGraph
 from canet.util import progress
 from tests.support.commands import Canet
 from tests.support.user_graphs import small_user_graph
@@ -22,11 +22,11 @@ from tests.support.user_tables import NODES, ROLES, write_folder
 COLUMNS = ("--label", "kind", "--time", "when", "--environment", "region")
 
 
-def edges_of(data: GraphData) -> list[tuple[int, int]]:
+def edges_of(data: RawGraph) -> list[tuple[int, int]]:
     return sorted(set(zip(*data.edge_index.tolist(), strict=True)))
 
 
-def assert_same(store: GraphStore, data: GraphData) -> None:
+def assert_same(store: GraphStore, data: RawGraph) -> None:
     """The store, loaded, is the graph, except for the order of its edges."""
     loaded = store.load()
     assert edges_of(loaded) == edges_of(data)

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from canet import GraphStore, GraphStoreWriter
 from canet.data.graph import check_graph
-from canet.data.graph_data import GraphData
 from canet.data.graph_files import ReadOptions, Roles, read_columns
 from canet.data.graph_store import sorting
 from canet.data.graph_store.index import FORMAT, INDEX, check_array
+from canet.data.raw_graph import RawGraph
 from canet.errors import (
     CanetError,
     ChecksumError,
@@ -381,7 +381,7 @@ def test_the_digest_shows_which_part_of_two_stores_differs(
 # Loading
 
 
-def canonical(data: GraphData) -> set[tuple[int, int, float]]:
+def canonical(data: RawGraph) -> set[tuple[int, int, float]]:
     weight = torch.ones(data.edge_index.shape[1]) if "edge_weight" not in data else data.edge_weight
     return set(zip(*data.edge_index.tolist(), weight.tolist(), strict=True))
 

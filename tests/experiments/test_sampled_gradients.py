@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from canet.nn import GCN, Graph
+from canet.nn import GCN, NormalisedGraph
 from experiments.sampled_gradients import gradients, method_of, random_graph
 
 
@@ -12,7 +12,7 @@ def test_gradients_of_a_linear_model_are_unbiased() -> None:
     edges, x, _ = random_graph()
     torch.manual_seed(0)
     model = GCN(x.shape[1], 3, hidden=4, num_layers=1).double()
-    graph = Graph(edges, len(x), model.operators, dtype=torch.double)
+    graph = NormalisedGraph(edges, len(x), model.operators, dtype=torch.double)
     weights, nodes = torch.randn(len(x), 3, dtype=torch.double), torch.arange(len(x))
 
     def gradient(fanout: int, seed: int) -> torch.Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from canet.methods import Batch
 from canet.methods.canet import NUM_PSEUDO_INPUTS, CaNetMethod, CaNetSettings
-from canet.nn import Environment, Graph
+from canet.nn import Environment, NormalisedGraph
 from canet.nn import environment as environment_module
 from tests.support.precision import double_precision
 
@@ -22,7 +22,7 @@ def make(backbone: Any = "gcn", **settings: Any) -> tuple[CaNetMethod, Batch]:
     """A method in training mode without dropout, and three of seven nodes."""
     chosen = {"hidden": H, "num_environments": K, "dropout": 0.0, **settings}
     method = CaNetMethod(CaNetSettings(**chosen), backbone, num_features=5, num_classes=2)
-    graph = Graph(EDGES, N, method.model.operators)
+    graph = NormalisedGraph(EDGES, N, method.model.operators)
     field = graph.receptive_field(TRAIN, method.model.num_layers)
     return method, Batch(torch.randn(N, 5)[field.nodes], field.blocks, Y)
 

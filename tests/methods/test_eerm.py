@@ -18,7 +18,7 @@ from canet.methods.eerm import (
     training_components,
 )
 from canet.methods.erm import ERM
-from canet.nn import Graph
+from canet.nn import NormalisedGraph
 from canet.training.fields import TaskFields
 from tests.support.precision import double_precision
 from tests.support.small_task import with_columns
@@ -198,7 +198,7 @@ def test_risks_are_those_of_a_model_on_each_edited_graph(
     for k in range(3):
         edges = flipped(editors, draw[k])
         edges = edges if direction == "along" else edges.flip(0)
-        whole = Graph(edges, x.shape[0], method.model.operators, component).whole(2)
+        whole = NormalisedGraph(edges, x.shape[0], method.model.operators, component).whole(2)
         logits = method.model(x, whole.blocks).logits[: batch.y.numel()]
         torch.testing.assert_close(risks[k], F.cross_entropy(logits, batch.y))
 
@@ -320,7 +320,7 @@ def test_receptive_field_is_cut_if_it_has_less_than_half_of_the_nodes(
     chain = torch.stack([torch.arange(9), torch.arange(1, 10)])
     nodes = torch.tensor(train)
     method = EERM(EERMSettings(num_layers=2), "gcn", 3, 2)
-    x, graph = torch.rand(10, 3), Graph(chain, 10, method.model.operators)
+    x, graph = torch.rand(10, 3), NormalisedGraph(chain, 10, method.model.operators)
     view = TrainingView(
         x=x,
         edge_index=chain,

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from canet.methods import BACKBONES, Batch, TrainingView
 from canet.methods.mixup import Mixup, MixupSettings
-from canet.nn import GAT, GCN, Graph
+from canet.nn import GAT, GCN, NormalisedGraph
 from canet.nn.backbones import ResidualModel
 from canet.nn.backbones.decoupled import Decoupled
 from canet.nn.backbones.transformer import TransformerBranches
@@ -34,7 +34,7 @@ def make(backbone: Any, num_layers: int = 2) -> tuple[Mixup, Batch, Tensor]:
     for name, parameter in method.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(parameter)
-    x, graph = torch.randn(N, D), Graph(EDGES, N, method.model.operators)
+    x, graph = torch.randn(N, D), NormalisedGraph(EDGES, N, method.model.operators)
 
     def read(nodes: Tensor) -> Any:
         field = graph.receptive_field(nodes, num_layers)
@@ -73,7 +73,7 @@ def residual(model: ResidualModel, layer: int, node: int, own: Tensor, z: Tensor
     states = z.clone()
     states[node] = own
     branches = model.layers[layer]
-    block = Graph(EDGES, N, model.operators).block
+    block = NormalisedGraph(EDGES, N, model.operators).block
     if not isinstance(branches, TransformerBranches):
         return branches.plain(states, block)[node]
     matrix = multiply(block.matrices[branches.gather_operator], torch.eye(N))
@@ -90,7 +90,9 @@ def decoupled_loss(method: Mixup, x: Tensor, partner: Tensor, ratio: float) -> T
     """The same for a decoupled model: propagation, then an MLP on the mean of the hops."""
     model = method.model
     assert isinstance(model, Decoupled)
-    matrix = multiply(Graph(EDGES, N, model.operators).block.matrices[model.operator], torch.eye(N))
+    matrix = multiply(
+        NormalisedGraph(EDGES, N, model.operators).block.matrices[model.operator], torch.eye(N)
+    )
     plain = [x @ model.phi_in.weight.T]
     for _ in range(model.num_layers):
         plain.append(matrix @ plain[-1])

@@ -23,7 +23,7 @@ from canet.models.auto import AVERAGE, LARGEST_CLASS, LATE, AutoSettings
 from canet.models.base import WORK_FOLDER
 from canet.models.parts import Parts, weights_of
 from canet.models.portfolio import PRESETS, Recipe, recipes_of
-from canet.nn import Graph
+from canet.nn import NormalisedGraph
 from canet.settings import override
 from canet.store.run_folder import find_runs
 from canet.util.processes import Processes
@@ -401,7 +401,9 @@ def test_networks_that_were_trained_in_batches_are_scored_in_pieces(
     learner = Auto(replace(QUICK, batch_size=20, fanout="3,2"), Options("cpu"))
     (expected,) = learner.run(small_task(), {0: None})
     monkeypatch.setattr("canet.reading.predict.MAX_EDGES", 10)
-    monkeypatch.setattr(Graph, "receptive_field", lambda *_: pytest.fail("may not fit on a GPU"))
+    monkeypatch.setattr(
+        NormalisedGraph, "receptive_field", lambda *_: pytest.fail("may not fit on a GPU")
+    )
     (found,) = learner.run(small_task(), {0: None})
     assert any(isinstance(member, FittedNetwork) for member in found.members)
     assert found.result.scores == pytest.approx(expected.result.scores)

@@ -61,7 +61,7 @@ def test_columns_are_means_of_neighbours(sparse: bool, weighted: bool) -> None:
     edges = torch.randint(20, (2, 60), generator=random)
     weight = torch.rand(60, generator=random) + 0.5
     own = Graph(x.to_sparse_csr() if sparse else x, edges, weight if weighted else None)
-    found = with_neighbours(PreparedGraph(own)).user_graph.x
+    found = with_neighbours(PreparedGraph(own)).data.x
     expected = dense_columns(x.numpy(), edges.numpy(), weight.numpy() if weighted else np.ones(60))
     assert found.to_dense().numpy() == pytest.approx(expected, abs=1e-5)
 
@@ -71,7 +71,7 @@ def test_columns_are_means_of_neighbours(sparse: bool, weighted: bool) -> None:
 def test_the_linear_model_is_logistic_regression(weights: torch.Tensor | None, device: str) -> None:
     task, penalty = small_task(), 1e-2
     (fitted,) = learner(Linear, weights, device, penalty=penalty).run(task, {0: None})
-    x = with_neighbours(task_graph(task, False)).user_graph.x.numpy()
+    x = with_neighbours(task_graph(task, False)).data.x.numpy()
     train, y = task.train.numpy(), task.data.y.numpy()
     of_class = np.ones(3) if weights is None else weights.numpy()
     own = of_class[y[train]] / of_class[y[train]].sum()
@@ -111,7 +111,7 @@ def test_trees_predict_as_in_scikit_learn() -> None:
         y = task.data.y.clamp(max=classes - 1)
         task = with_columns(task, y=y)
         (fitted,) = learner(Trees, max_trees=20).run(task, {0: None})
-        x = with_neighbours(task_graph(task, False)).user_graph.x.numpy()
+        x = with_neighbours(task_graph(task, False)).data.x.numpy()
         how = {"max_iter": 20, "n_iter_no_change": 10, "max_bins": 63, "max_leaf_nodes": 15}
         expected = HistGradientBoostingClassifier(early_stopping=True, random_state=0, **how)
         parts = [(x[nodes], y[nodes].numpy()) for nodes in (task.train.numpy(), task.valid.numpy())]

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from canet.methods import Batch, Method, get_method
-from canet.nn import Environment, Graph, GraphModel, Operator, ReceptiveField
+from canet.nn import Environment, GraphModel, NormalisedGraph, Operator, ReceptiveField
 from canet.nn import environment as environment_module
 from canet.nn.operations import multiply
 from tests.support.networks import (
@@ -86,7 +86,7 @@ def test_renormalised_is_the_norm_of_gcn_conv(direction: str) -> None:
 
 
 def test_whole_graph_is_one_block_for_every_layer() -> None:
-    field = Graph(EDGES, NUM_NODES, OPERATORS).whole(3)
+    field = NormalisedGraph(EDGES, NUM_NODES, OPERATORS).whole(3)
     assert field.nodes.equal(torch.arange(NUM_NODES))
     assert len(field.blocks) == 3
     assert len({id(block) for block in field.blocks}) == 1
@@ -94,7 +94,7 @@ def test_whole_graph_is_one_block_for_every_layer() -> None:
 
 
 def test_a_field_changes_type_with_its_matrices() -> None:
-    field = Graph(EDGES, NUM_NODES, OPERATORS).receptive_field(torch.tensor([2]), 2)
+    field = NormalisedGraph(EDGES, NUM_NODES, OPERATORS).receptive_field(torch.tensor([2]), 2)
     for block in field.to("cpu", torch.float32).blocks:
         assert set(block.matrices) == set(OPERATORS)
         assert all(matrix.value.dtype == torch.float32 for matrix in block.matrices.values())
@@ -117,7 +117,7 @@ def test_receptive_field_contains_exactly_the_nodes_within_reach(
     whole = {operator: by_hand(CITATIONS, NUM_PAPERS, operator) for operator in needed}
     # An edge stays an entry if a degree of zero makes its weight zero.
     reads = sum(by_hand(CITATIONS, NUM_PAPERS, Operator("sum", op.direction)) for op in needed)
-    field = Graph(CITATIONS, NUM_PAPERS, needed).receptive_field(SOME_PAPERS, num_layers)
+    field = NormalisedGraph(CITATIONS, NUM_PAPERS, needed).receptive_field(SOME_PAPERS, num_layers)
     nodes = field.nodes.tolist()
     assert nodes[:3] == SOME_PAPERS.tolist()
     assert len(field.blocks) == num_layers
@@ -137,7 +137,7 @@ def test_receptive_field_contains_exactly_the_nodes_within_reach(
 
 def test_a_repeated_node_is_predicted_twice_and_read_once() -> None:
     operator = Operator("symmetric")
-    graph = Graph(CITATIONS, NUM_PAPERS, [operator])
+    graph = NormalisedGraph(CITATIONS, NUM_PAPERS, [operator])
     field, once = (graph.receptive_field(torch.tensor(ids), 2) for ids in ([4, 4, 9], [4, 9]))
     assert set(field.nodes.tolist()) == set(once.nodes.tolist())
     rows = []
@@ -149,7 +149,9 @@ def test_a_repeated_node_is_predicted_twice_and_read_once() -> None:
 
 
 def test_receptive_field_of_an_isolated_node_is_the_node() -> None:
-    field = Graph(EDGES, NUM_NODES, [Operator("symmetric")]).receptive_field(torch.tensor([8]), 2)
+    field = NormalisedGraph(EDGES, NUM_NODES, [Operator("symmetric")]).receptive_field(
+        torch.tensor([8]), 2
+    )
     assert field.nodes.tolist() == [8]
 
 
@@ -158,7 +160,7 @@ def test_receptive_field_of_an_isolated_node_is_the_node() -> None:
 def test_logits_on_the_field_are_those_on_the_whole_graph(name: str, num_layers: int) -> None:
     model: GraphModel = MODELS[name](num_layers=num_layers).eval()
     x = torch.randn(NUM_PAPERS, NUM_FEATURES)
-    graph = Graph(CITATIONS, NUM_PAPERS, model.operators)
+    graph = NormalisedGraph(CITATIONS, NUM_PAPERS, model.operators)
     field = graph.receptive_field(SOME_PAPERS, num_layers)
     whole = model(x, graph.whole(num_layers).blocks)
     part = model(x[field.nodes], field.blocks)
@@ -228,7 +230,7 @@ def test_training_on_the_field_is_training_on_the_whole_graph(
 
     x, nodes = torch.randn(NUM_PAPERS, NUM_FEATURES), torch.tensor([17, 3, 30, 12, 5])
     y = torch.tensor([0, 1, 2, 1, 0])
-    graph = Graph(CITATIONS, NUM_PAPERS, on_field.model.operators)
+    graph = NormalisedGraph(CITATIONS, NUM_PAPERS, on_field.model.operators)
     field, whole = graph.receptive_field(nodes, 2), graph.whole(2)
     assert field.nodes.numel() < NUM_PAPERS
 

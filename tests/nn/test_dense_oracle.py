@@ -20,7 +20,7 @@ from canet.defaults import task_settings
 from canet.methods import Batch
 from canet.methods.canet import CaNetMethod, CaNetSettings
 from canet.models import Trainer
-from canet.nn import CaNet, Graph, Prediction
+from canet.nn import CaNet, NormalisedGraph, Prediction
 from canet.nn import environment as environment_module
 from canet.nn.blocks import ReceptiveField
 from tests.support.networks import (
@@ -293,7 +293,7 @@ def assert_same(
     oracle always computes the whole graph.
     """
     method = make(variant).train(training)
-    graph = Graph(
+    graph = NormalisedGraph(
         example.edges, example.num_nodes, method.model.operators, edge_weight=example.weight
     )
     field: ReceptiveField = graph.whole(variant.num_layers)

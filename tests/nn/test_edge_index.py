@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from canet.errors import InputError
-from canet.nn import BACKBONES, CaNet, Graph, GraphModel, SparseMatrix, graph
+from canet.nn import BACKBONES, CaNet, GraphModel, NormalisedGraph, SparseMatrix, normalised
 
 X = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.double)
 EDGES = torch.tensor([[0, 1, 2, 3, 4, 4], [1, 2, 0, 4, 3, 5]])
@@ -23,7 +23,7 @@ def models() -> list[GraphModel]:
 @pytest.mark.parametrize("number", range(2 * len(BACKBONES)))
 def test_edges_give_the_bits_of_the_blocks(number: int) -> None:
     model = models()[number].eval()
-    graph = Graph(EDGES, 6, model.operators)
+    graph = NormalisedGraph(EDGES, 6, model.operators)
     expected = model(X, graph.whole(model.num_layers).blocks).logits
     assert torch.equal(model(X, EDGES), expected)
     sparse = SparseMatrix.from_torch(X.to_sparse_csr())
@@ -35,7 +35,7 @@ def test_batch_says_which_graph_a_node_is_in() -> None:
     torch.manual_seed(0)
     model = BACKBONES["transformer"].plain(4, 3, hidden=8).eval()
     one = torch.zeros(6, dtype=torch.long)
-    expected = model(X, Graph(EDGES, 6, model.operators, one).whole(2).blocks).logits
+    expected = model(X, NormalisedGraph(EDGES, 6, model.operators, one).whole(2).blocks).logits
     assert torch.equal(model(X, EDGES, batch=one), expected)
     assert not torch.equal(model(X, EDGES), expected)
 
@@ -43,14 +43,14 @@ def test_batch_says_which_graph_a_node_is_in() -> None:
 def test_a_graph_is_normalised_once_and_forgotten_with_its_edges() -> None:
     model = models()[0].eval()
     edges = EDGES.clone()
-    before = len(graph._graphs)
+    before = len(normalised._graphs)
     model(X, edges)
-    (kept,) = graph._graphs[edges].values()
+    (kept,) = normalised._graphs[edges].values()
     model(X, edges)
-    (again,) = graph._graphs[edges].values()
+    (again,) = normalised._graphs[edges].values()
     assert again[1] is kept[1]
     del edges
-    assert len(graph._graphs) == before
+    assert len(normalised._graphs) == before
 
 
 @pytest.mark.parametrize("how", ["in place", "numpy", "data", "inference"])

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 import canet
 from canet.errors import InputError
 from canet.methods import BACKBONES, get_method
-from canet.nn import Graph
+from canet.nn import NormalisedGraph
 from tests.support.networks import EDGES, NUM_CLASSES, NUM_FEATURES, NUM_NODES
 
 backbones = pytest.mark.parametrize("backbone", BACKBONES)
@@ -45,7 +45,7 @@ def test_whole_weights_equal_repeated_edges(method: str, backbone: str) -> None:
 def test_a_receptive_field_keeps_the_weights(method: str, backbone: str) -> None:
     model, x = new_model(method, backbone), torch.randn(NUM_NODES, NUM_FEATURES)
     weights = torch.linspace(0.1, 3, EDGES.shape[1])
-    graph = Graph(EDGES, NUM_NODES, model.operators, edge_weight=weights)
+    graph = NormalisedGraph(EDGES, NUM_NODES, model.operators, edge_weight=weights)
     field = graph.receptive_field(torch.tensor([7, 2]), model.num_layers)
     some = model(x[field.nodes], field.blocks).logits
     assert torch.allclose(some, model(x, EDGES, weights)[[7, 2]], atol=1e-12)

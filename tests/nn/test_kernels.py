@@ -12,7 +12,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from canet.nn import BACKBONES, CaNet, EnvironmentEstimator, Graph, Operator, sparse_matrix
+from canet.nn import (
+    BACKBONES,
+    CaNet,
+    EnvironmentEstimator,
+    NormalisedGraph,
+    Operator,
+    sparse_matrix,
+)
 from canet.nn import environment as environment_module
 from canet.nn.backbones.gat import NEGATIVE_SLOPE
 from canet.nn.environment import Environment, EstimatorKind
@@ -314,7 +321,7 @@ def test_layers_of_every_size_fit_the_gpu(backbone: str, hidden: int, branches: 
         5, 2, hidden=hidden, num_environments=branches, backbone=backbone, estimator="graph"
     )
     edges = torch.randint(0, 100, (2, 400), generator=torch.Generator().manual_seed(1))
-    field = Graph(edges, 100, model.operators).whole(model.num_layers).to(DEVICE)
+    field = NormalisedGraph(edges, 100, model.operators).whole(model.num_layers).to(DEVICE)
     logits = model.to(DEVICE)(torch.ones(100, 5, device=DEVICE), field.blocks).logits
     logits.square().sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())

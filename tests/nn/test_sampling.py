@@ -8,8 +8,8 @@ from torch import Tensor
 
 from canet.errors import InputError
 from canet.methods import BACKBONES, get_method
-from canet.nn import Graph, Operator
-from canet.nn import graph as graph_module
+from canet.nn import NormalisedGraph, Operator
+from canet.nn import normalised as graph_module
 from canet.nn.operations import fused
 from canet.nn.sampling import parse_fanout
 
@@ -30,7 +30,7 @@ def edges(seed: int = 0) -> Tensor:
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
 def test_all_neighbours_give_the_exact_matrix(operator: Operator) -> None:
-    graph = Graph(edges(), N, [operator])
+    graph = NormalisedGraph(edges(), N, [operator])
     nodes = torch.tensor([5, 0, 39, 3])
     exact, drawn = graph.receptive_field(nodes, 2), graph.sampled_field(nodes, (-1, -1))
     x = torch.randn(N, 4)
@@ -48,7 +48,7 @@ def test_all_neighbours_give_the_exact_matrix(operator: Operator) -> None:
 
 @pytest.mark.parametrize("operator", OPERATORS[:4], ids=str)
 def test_sums_over_drawn_neighbours_are_unbiased(operator: Operator) -> None:
-    graph, nodes, x = Graph(edges(), N, [operator]), torch.arange(N), torch.randn(N, 3)
+    graph, nodes, x = NormalisedGraph(edges(), N, [operator]), torch.arange(N), torch.randn(N, 3)
     exact = graph.block.matrices[operator].as_torch @ x
     draws = []
     for seed in range(400):
@@ -61,7 +61,7 @@ def test_sums_over_drawn_neighbours_are_unbiased(operator: Operator) -> None:
 
 def test_at_most_fanout_neighbours_are_read() -> None:
     operator = Operator("attention")
-    graph = Graph(edges(), N, [operator])
+    graph = NormalisedGraph(edges(), N, [operator])
     field = graph.sampled_field(torch.tensor([0, 39, 4]), (5, 2))
     for block, count in zip(reversed(field.blocks), (5, 2), strict=True):
         entries = block.matrices[operator].pattern.rowptr.diff()
@@ -72,7 +72,7 @@ def test_at_most_fanout_neighbours_are_read() -> None:
 
 
 def test_the_same_seed_draws_the_same_neighbours() -> None:
-    graph = Graph(edges(), N, OPERATORS)
+    graph = NormalisedGraph(edges(), N, OPERATORS)
     first, same, other = (
         graph.sampled_field(torch.arange(9), (4, 4), seed).nodes for seed in (1, 1, 2)
     )
@@ -81,7 +81,7 @@ def test_the_same_seed_draws_the_same_neighbours() -> None:
 
 
 def test_operators_share_the_drawn_neighbours() -> None:
-    graph = Graph(edges(), N, [Operator("sum"), Operator("mean")])
+    graph = NormalisedGraph(edges(), N, [Operator("sum"), Operator("mean")])
     field = graph.sampled_field(torch.arange(9), (4,))
     patterns = [matrix.pattern.col for matrix in field.blocks[0].matrices.values()]
     assert torch.equal(*patterns)
@@ -104,7 +104,7 @@ def test_a_padded_field_gives_the_predictions_of_the_exact_one(
     torch.manual_seed(0)
     made = kind(kind.settings_type(hidden=8), BACKBONES[backbone], 4, 3, 0).to(DEVICE).double()
     model, x = made.model.eval(), torch.randn(N, 4, device=DEVICE)
-    lazy = Graph(edges().to(DEVICE), N, model.operators)
+    lazy = NormalisedGraph(edges().to(DEVICE), N, model.operators)
     nodes = torch.tensor([5, 0, 39, 3], device=DEVICE)
     monkeypatch.setattr(fused, "on_gpu", lambda tensor: True)
     exact = lazy.sampled_field(nodes, (4, 3), 7)
@@ -127,7 +127,7 @@ def test_a_padded_field_gives_the_predictions_of_the_exact_one(
 @needs_triton
 def test_beyond_the_capacity_a_node_reads_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "on_gpu", lambda tensor: True)
-    lazy = Graph(edges().to(DEVICE), N, [Operator("sum")])
+    lazy = NormalisedGraph(edges().to(DEVICE), N, [Operator("sum")])
     nodes, seed = torch.tensor([5, 0], device=DEVICE), torch.zeros(1, device=DEVICE).long()
     field, sizes = lazy.padded_field(nodes, (4, 3), seed, (6, 9))
     assert int(sizes[1, 0]) > 6
@@ -149,10 +149,10 @@ def test_the_kernel_draws_the_same_neighbours_as_plain_code(
     """Without a GPU, Triton's interpreter runs the kernel."""
     operator, nodes = Operator(kind), torch.tensor([5, 0, 39, 3])
     weight = torch.rand(edges().shape[1])
-    plain = Graph(edges(), N, [operator], edge_weight=weight)
+    plain = NormalisedGraph(edges(), N, [operator], edge_weight=weight)
     expected = [plain.sampled_field(nodes, (30, 4), seed) for seed in range(3)]
     monkeypatch.setattr(fused, "on_gpu", lambda tensor: True)
-    kernel = Graph(edges().to(DEVICE), N, [operator], edge_weight=weight.to(DEVICE))
+    kernel = NormalisedGraph(edges().to(DEVICE), N, [operator], edge_weight=weight.to(DEVICE))
     for seed, theirs in enumerate(expected):
         mine = kernel.sampled_field(nodes.to(DEVICE), (30, 4), seed)
         assert mine.nodes[:4].tolist() == nodes.tolist()
@@ -168,7 +168,7 @@ def test_the_kernel_draws_the_same_neighbours_as_plain_code(
 
 
 def test_neighbours_do_not_depend_on_the_other_nodes() -> None:
-    lazy = Graph(edges(), N, [Operator("sum")])
+    lazy = NormalisedGraph(edges(), N, [Operator("sum")])
     both, one = (lazy.sampled_field(torch.tensor(ids), (5,), 3) for ids in ([4, 0], [0]))
     read = []
     for field, row in ((both, 1), (one, 0)):
@@ -185,17 +185,17 @@ def test_readers_of_a_node_are_the_targets_of_its_edges(monkeypatch: pytest.Monk
     source, target = edges()
     is_edge = source != target  # no self-loop
     expected = torch.bincount(source[is_edge], minlength=N)
-    found = Graph(edges(), N, [Operator("mean")]).num_readers()
+    found = NormalisedGraph(edges(), N, [Operator("mean")]).num_readers()
     assert torch.equal(found.long(), expected)
     both = [Operator("mean"), Operator("mean", "against")]
-    around = Graph(edges(), N, both).num_readers()
+    around = NormalisedGraph(edges(), N, both).num_readers()
     assert torch.equal(
         around.long(), expected + torch.bincount(target[source != target], minlength=N)
     )
 
 
 def test_only_a_graph_on_a_gpu_has_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    lazy = Graph(edges(), N, [Operator("mean")])
+    lazy = NormalisedGraph(edges(), N, [Operator("mean")])
     for on_gpu in (False, True):
         monkeypatch.setattr(fused, "on_gpu", lambda tensor, found=on_gpu: found)
         assert lazy.has_kernel((3, 2)) == lazy.can_be_padded((3, 2)) == on_gpu

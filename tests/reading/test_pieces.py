@@ -11,7 +11,7 @@ from torch import Tensor
 
 from canet.errors import InputError
 from canet.methods import BACKBONES, get_method
-from canet.nn import Graph
+from canet.nn import NormalisedGraph
 from canet.reading import pieces
 from canet.reading.pieces import Pieces
 from canet.util.files import WriteError
@@ -72,7 +72,7 @@ def test_pieces_give_the_logits_of_the_whole_graph(
         monkeypatch.setattr("canet.util.files.BYTES_IN_MEMORY", 0)
     model, x = model_of(method, backbone, **settings), torch.randn(N, 4)
     weight = torch.rand(edges().shape[1]) + 0.5
-    graph = Graph(edges(), N, model.operators, edge_weight=weight)
+    graph = NormalisedGraph(edges(), N, model.operators, edge_weight=weight)
     expected = model(x, graph.whole(model.num_layers).blocks)
     chosen = None if nodes is None else torch.tensor(nodes)
     found = list(Pieces(graph, model.num_layers, chosen).predict(model, lambda ids: x[ids]))
@@ -86,7 +86,7 @@ def test_pieces_give_the_logits_of_the_whole_graph(
 
 
 def test_a_node_with_more_edges_than_a_piece_is_a_piece() -> None:
-    lazy = Graph(edges(), N, [])
+    lazy = NormalisedGraph(edges(), N, [])
     parts = list(lazy.pieces(None, 10))
     assert torch.equal(torch.cat(parts), torch.arange(N))
     assert parts[0].tolist() == [0]
@@ -99,7 +99,7 @@ def test_components_are_those_of_scipy() -> None:
     chain = torch.stack([torch.arange(40, 79), torch.arange(41, 80)]).flip(1)
     some = torch.randint(40, (2, 25), generator=random)
     edge_index = torch.cat([some, chain], dim=1)
-    lazy = Graph(edge_index, 90, [])
+    lazy = NormalisedGraph(edge_index, 90, [])
     expected = components(edge_index, 90)
     number, size = lazy.membership.number, lazy.membership.size
     for node in range(90):
@@ -114,7 +114,7 @@ def test_components_are_those_of_scipy() -> None:
 def test_too_many_parts_for_sums_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "MAX_SUMS", 64)
     model, x = model_of("erm", "transformer"), torch.randn(N, 4)
-    lazy = Graph(edges(), N, model.operators)
+    lazy = NormalisedGraph(edges(), N, model.operators)
     with pytest.raises(InputError, match="2 connected components"):
         list(Pieces(lazy, 2).predict(model, lambda ids: x[ids]))
 
@@ -126,6 +126,6 @@ def test_a_full_disk_for_states_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("canet.util.files.BYTES_IN_MEMORY", 0)
     monkeypatch.setattr(os, "posix_fallocate", refuse, raising=False)
     model, x = model_of("erm", "gcn"), torch.randn(N, 4)
-    lazy = Graph(edges(), N, model.operators)
+    lazy = NormalisedGraph(edges(), N, model.operators)
     with pytest.raises(WriteError, match=tempfile.gettempdir()):
         list(Pieces(lazy, model.num_layers).predict(model, lambda ids: x[ids]))

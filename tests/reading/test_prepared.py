@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 import canet
 from canet.data.graph import checked_graph
-from canet.data.graph_data import GraphData
+from canet.data.raw_graph import RawGraph
 from canet.nn import Operator
 from canet.reading import prepared
 from canet.reading.prepared import PreparedGraph
@@ -19,8 +19,8 @@ from tests.support.user_graphs import small_user_graph
 QUICK = {"method": "canet", "epochs": 3, "hidden": 8, "device": "cpu", "verbose": 0}
 
 
-def light(data: Data) -> GraphData:
-    return GraphData(**data.to_dict())
+def light(data: Data) -> RawGraph:
+    return RawGraph(**data.to_dict())
 
 
 @pytest.mark.parametrize("form", [Data.clone, light])

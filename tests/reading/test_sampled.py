@@ -72,7 +72,7 @@ def test_sums_over_drawn_neighbours_are_correct_on_average(tmp_path: Path) -> No
     whole = PreparedGraph(canet.data.graph.check_graph(store.open()))
     nodes = torch.arange(10)
     part, ids = sampled.sampled_part(whole, nodes, nodes, 1)
-    edges, weight = part.user_graph.edge_index, part.user_graph.edge_weight
+    edges, weight = part.data.edge_index, part.data.edge_weight
     total = torch.zeros(len(ids)).index_add_(0, edges[1], weight)
     csr = store.csr
     for node in nodes.tolist():

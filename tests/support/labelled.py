@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from canet.methods import Batch, Method
-from canet.nn import Graph
+from canet.nn import NormalisedGraph
 
 N = 10
 EDGES = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 9], [1, 2, 3, 4, 5, 0, 7, 8, 6, 6, 2]])
@@ -35,7 +35,7 @@ def make(
     method = kind(kind.settings_type(**chosen), backbone, 5, 2, labels).double()
     x = torch.randn(N, 5, dtype=torch.double)
     order = torch.arange(len(TRAIN)) if order is None else order
-    graph = Graph(EDGES, N, method.model.operators)
+    graph = NormalisedGraph(EDGES, N, method.model.operators)
     field = graph.receptive_field(TRAIN[order], method.model.num_layers).to("cpu", torch.double)
     return method, Batch(x[field.nodes], field.blocks, Y[order], environment[order])
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from canet.nn import Branches, Graph
+from canet.nn import Branches, NormalisedGraph
 from canet.nn.layer import LayerInput
 from tests.support.networks import EDGES, NUM_NODES
 
@@ -51,7 +51,7 @@ def layer(
 
     `number` is the graph of each node; None: the connected components.
     """
-    graph = Graph(EDGES, NUM_NODES, branches.operators, number)
+    graph = NormalisedGraph(EDGES, NUM_NODES, branches.operators, number)
     field = graph.whole(1) if nodes is ALL else graph.receptive_field(torch.tensor(nodes), 1)
     reads_others = nodes is not ALL and bool(branches.operators)
     assert (field.blocks[0].num_src > len(nodes)) == reads_others

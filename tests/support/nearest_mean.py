@@ -22,7 +22,7 @@ class FittedMeans(Fitted):
         self.means, self.scale = means, scale
 
     def read(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Prediction:
-        rows = graph.user_graph.x
+        rows = graph.data.x
         rows = rows if nodes is None else select_rows(rows, nodes)
         return Prediction(-self.scale * torch.cdist(rows.to_dense(), self.means))
 

@@ -10,8 +10,8 @@ from canet.nn import (
     Branches,
     CaNet,
     Features,
-    Graph,
     GraphModel,
+    NormalisedGraph,
     Operator,
     Prediction,
     SparseMatrix,
@@ -124,14 +124,14 @@ def predict(
     model: GraphModel, x: Features, edges: Tensor = EDGES, num_nodes: int = NUM_NODES
 ) -> Prediction:
     """A forward pass over the whole graph, in the current mode of the model."""
-    blocks = Graph(edges, num_nodes, model.operators).whole(model.num_layers).blocks
+    blocks = NormalisedGraph(edges, num_nodes, model.operators).whole(model.num_layers).blocks
     prediction: Prediction = model(x, blocks)
     return prediction
 
 
 def apply(branches: Branches, z: Tensor, e: Tensor, edges: Tensor = EDGES) -> Tensor:
     """A layer over the whole graph."""
-    block = Graph(edges, len(z), branches.operators).whole(1).blocks[0]
+    block = NormalisedGraph(edges, len(z), branches.operators).whole(1).blocks[0]
     states: Tensor = branches(LayerInput(z, block, branches), e)
     return states
 
@@ -150,5 +150,5 @@ def operator_matrix(
     edges: Tensor, num_nodes: int, operator: Operator, edge_weight: Tensor | None = None
 ) -> SparseMatrix:
     """The normalised matrix $[N, N]$ of an operator."""
-    graph = Graph(edges, num_nodes, [operator], edge_weight=edge_weight)
+    graph = NormalisedGraph(edges, num_nodes, [operator], edge_weight=edge_weight)
     return graph.block.matrices[operator]

@@ -40,7 +40,7 @@ class PlantedModel(Fitted):
         self.rule, self.posteriors = rule, posteriors
 
     def read(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Prediction:
-        x, edges = graph.user_graph.x.to_dense(), graph.user_graph.edge_index
+        x, edges = graph.data.x.to_dense(), graph.data.edge_index
         logits = torch.from_numpy(self.rule(x.double().numpy(), edges.numpy()))
         logits = logits if nodes is None else logits[nodes]
         found = [] if self.posteriors is None else self.posteriors(x)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from canet.data.graph_data import GraphData
+from canet.data.raw_graph import RawGraph
 from canet.data.task import ShiftTask
 from canet.models import portfolio
 from canet.models.portfolio import Recipe
@@ -35,7 +35,7 @@ def small_task(**changes: Any) -> ShiftTask:
     columns = {"x": x, "edge_index": torch.cat([inside, shifted], dim=1), "y": y}
     return ShiftTask(
         name="small",
-        data=GraphData(**columns, **changes),
+        data=RawGraph(**columns, **changes),
         train=nodes[:120],
         valid=nodes[120:180],
         test_id=nodes[180:INSIDE],

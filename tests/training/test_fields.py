@@ -6,7 +6,7 @@ from torch import Tensor
 
 from canet.data.task import ShiftTask
 from canet.methods import BACKBONES, METHODS, Batch
-from canet.nn import Graph, SparseMatrix
+from canet.nn import NormalisedGraph, SparseMatrix
 from canet.training.fields import TaskFields
 from canet.util.sparse import components
 from tests.support.small_task import with_columns
@@ -74,7 +74,7 @@ def test_prediction_from_a_batch_is_that_from_the_whole_graph(
     task = tiny_task(sparse=sparse)
     method = method_for(task, name, backbone)
     fields = TaskFields(task, method.model.operators, LAYERS, CPU)
-    whole = Graph(task.data.edge_index, NUM_NODES, method.model.operators).whole(LAYERS)
+    whole = NormalisedGraph(task.data.edge_index, NUM_NODES, method.model.operators).whole(LAYERS)
     x = task.data.x.to_dense() if sparse else task.data.x
     expected = method.predict(Batch(x, whole.blocks, task.data.y))
     for split, nodes in task.splits().items():

@@ -188,7 +188,9 @@ def test_a_method_that_needs_all_edges_is_rejected(tmp_path: Path) -> None:
 
 def test_models_share_the_edges_of_a_store(tmp_path: Path) -> None:
     prepared: Any = PreparedGraph.of(check_graph(write_store(tmp_path / "store").open()))
-    graphs = [prepared.graph([Operator(kind)], torch.device("cpu")) for kind in ("mean", "graph")]
+    graphs = [
+        prepared.normalised([Operator(kind)], torch.device("cpu")) for kind in ("mean", "graph")
+    ]
     assert graphs[0]._neighbours["along"].col is graphs[1]._neighbours["along"].col
 
 

@@ -16,7 +16,7 @@ from canet.errors import CanetError, InputError, InputWarning
 from canet.methods import METHODS, Batch
 from canet.methods.erm import ERM
 from canet.models import FittedNetwork, Trainer
-from canet.nn import Graph
+from canet.nn import NormalisedGraph
 from canet.store import RunFolder
 from canet.store.run_folder import WEIGHTS, read_checkpoint
 from canet.store.tensors import without_prefix
@@ -115,7 +115,7 @@ def test_run_is_the_plain_loop_written_by_hand() -> None:
     torch.manual_seed(3)
     method = ERM(of.learner.settings, "gcn", task.num_features, task.num_classes)
     adam = torch.optim.Adam(method.parameters(), lr=0.02, weight_decay=0.01)
-    whole = Graph(task.data.edge_index, NUM_NODES, method.model.operators).whole(2)
+    whole = NormalisedGraph(task.data.edge_index, NUM_NODES, method.model.operators).whole(2)
     losses, scores = [], []
     for _ in range(10):
         method.train()

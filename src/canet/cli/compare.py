@@ -42,8 +42,8 @@ def compare(
         get_backbone(name)
 
     from canet.report.html import write_report
+    from canet.runs.compare import RUNS, applicable_methods, compare_on_graph
     from canet.runs.comparison import TEST, read_comparison
-    from canet.runs.user_graph import RUNS, applicable_methods, compare_on_graph
     from canet.scoring.metrics import METRICS
     from canet.store.summary import spread_text
     from canet.util.console import print_table

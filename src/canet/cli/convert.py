@@ -16,9 +16,9 @@ from canet.errors import InputError, first_line, warn_user
 from canet.util.files import check_regular
 
 if TYPE_CHECKING:
-    from canet.data.graph_data import GraphData
     from canet.data.graph_files import ReadOptions
     from canet.data.graph_store import GraphStore, GraphStoreWriter
+    from canet.data.raw_graph import RawGraph
 
 EDGES = "edge_index"
 MAX_HALF = 65504  # largest number in float16
@@ -81,7 +81,7 @@ def convert(
 
 def _read(
     path: Path, chosen: ReadOptions, undirected: bool | None, like: GraphStore | None
-) -> GraphData:
+) -> RawGraph:
     """Read a graph into memory, or open a folder of `.npy` files as memory maps."""
     from canet.data.graph import warn_one_way
     from canet.data.graph_files import read_columns
@@ -107,12 +107,12 @@ def _read(
     return data
 
 
-def _open_arrays(folder: Path, chosen: ReadOptions) -> GraphData:
+def _open_arrays(folder: Path, chosen: ReadOptions) -> RawGraph:
     """Return the graph in a folder of `.npy` files, which are memory maps."""
     import numpy as np
 
-    from canet.data.graph_data import MASKS, GraphData
     from canet.data.graph_files.arrays import array_roles
+    from canet.data.raw_graph import MASKS, RawGraph
 
     available = {file.stem: file for file in sorted(folder.glob("*.npy"))}
     roles = array_roles(chosen, available, folder)
@@ -126,7 +126,7 @@ def _open_arrays(folder: Path, chosen: ReadOptions) -> GraphData:
         "edge_weight": roles.weight,
         **{name: name for name in ("x", EDGES, "batch", *MASKS.values())},
     }
-    data = GraphData()
+    data = RawGraph()
     for role, name in named.items():
         if name not in available:
             continue
@@ -175,11 +175,11 @@ def _add_features(writer: GraphStoreWriter, x: Any, half: bool, like: GraphStore
         writer.add_features(rows.astype(np.float16))
 
 
-def _set_columns(writer: GraphStoreWriter, data: GraphData) -> None:
+def _set_columns(writer: GraphStoreWriter, data: RawGraph) -> None:
     """Write the values of the nodes that the graph has."""
     import numpy as np
 
-    from canet.data.graph_data import MASKS
+    from canet.data.raw_graph import MASKS
 
     setters: dict[str, Callable[[Any], None]] = {
         "y": writer.set_labels,

@@ -70,7 +70,7 @@ def search(
     from canet.data import DATASETS
     from canet.defaults import unsearched
     from canet.methods import get_backbone
-    from canet.runs.user_graph import base_config
+    from canet.runs.compare import base_config
     from canet.search.study import Plan
     from canet.settings import override
 

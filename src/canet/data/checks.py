@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from canet.data.arrays import as_array, as_column, as_tensor, dtype_name
-from canet.data.graph_data import NodeSet
 from canet.data.labels import check_labels
+from canet.data.raw_graph import NodeSet
 from canet.errors import InputError, check_name, first_line, listed
 from canet.scoring.metrics import METRICS
 from canet.util.memory import check_memory

@@ -20,9 +20,9 @@ from canet.data.checks import (
     check_nodes,
     is_one_way,
 )
-from canet.data.graph_data import MASKS, GraphData, GraphObject, NodeSet
 from canet.data.graph_store.store import GraphStore
 from canet.data.labels import Labels, check_labels
+from canet.data.raw_graph import MASKS, GraphObject, NodeSet, RawGraph
 from canet.errors import InputError, warn_user
 from canet.util.sparse import Csr, components, from_scipy, select_rows, unique_edges
 
@@ -75,6 +75,10 @@ class Graph:
         vars(self).update(columns, kept={})
         if self.store is not None and "x" not in columns:
             vars(self).update(x=self.store.x, csr=self.store.csr)
+
+    def __repr__(self) -> str:
+        nodes, edges, features = self.num_nodes, self.num_edges, self.x.shape[1]
+        return f"Graph({nodes:,} nodes, {edges:,} edges, {features:,} features)"
 
     def __contains__(self, name: str) -> bool:
         return getattr(self, name, None) is not None
@@ -209,7 +213,7 @@ class Graph:
 def is_graph(data: object) -> TypeGuard[GraphObject]:
     """Whether `data` is a graph; PyG is not imported for the check."""
     pyg = sys.modules.get("torch_geometric.data")
-    return isinstance(data, GraphData | Graph) or (pyg is not None and isinstance(data, pyg.Data))
+    return isinstance(data, RawGraph | Graph) or (pyg is not None and isinstance(data, pyg.Data))
 
 
 _checked: WeakIdKeyDictionary = WeakIdKeyDictionary()

@@ -21,8 +21,8 @@ from canet.data.checks import (
 )
 from canet.data.digest import DataDigest, digest_parts
 from canet.data.graph import Graph
-from canet.data.graph_data import GraphObject
 from canet.data.labels import check_values
+from canet.data.raw_graph import GraphObject
 from canet.errors import InputError
 from canet.scoring.metrics import METRICS, Metric, rarer_class
 

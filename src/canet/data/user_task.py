@@ -10,8 +10,8 @@ from torch import Tensor
 from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.checks import check_disjoint, check_metric, check_sample_weights, check_times
 from canet.data.graph import Graph, check_graph, split_sets
-from canet.data.graph_data import Column, GraphObject, NodeSet
 from canet.data.labels import Labels, check_labels, label_notes
+from canet.data.raw_graph import Column, GraphObject, NodeSet
 from canet.data.task import ShiftTask
 from canet.errors import InputError, listed, warn_user
 

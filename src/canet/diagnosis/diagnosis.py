@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from pydantic_core import to_json
 
-from canet.data.graph_data import GraphLike, NodeSet
+from canet.data.raw_graph import GraphLike, NodeSet
 from canet.diagnosis.advice import Evidence
 from canet.diagnosis.blocks import column_names, feature_blocks
 from canet.diagnosis.context import NEW, TRAINING, Context, ModelSummary

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from canet.data.checks import check_times
 from canet.data.graph import match_classes
-from canet.data.graph_data import GraphLike, NodeSet
 from canet.data.labels import check_labels
+from canet.data.raw_graph import GraphLike, NodeSet
 from canet.data.task import sample_nodes
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
@@ -155,10 +155,10 @@ def read_graph(
     """
     data = model.open_graph(given, in_memory=False)
     reader = model.prepare(data)
-    if reader.user_graph.is_on_disk and fits_in_memory(reader.user_graph):
+    if reader.data.is_on_disk and fits_in_memory(reader.data):
         data = model.open_graph(data)
         reader = model.prepare(data)
-    whole, n = reader.user_graph, reader.user_graph.num_nodes
+    whole, n = reader.data, reader.data.num_nodes
     time, rows = None, torch.arange(n)
     if nodes is not None:
         rows = whole.rows(nodes).unique()
@@ -182,7 +182,7 @@ def read_graph(
         rows, at = torch.searchsorted(ids, rows.sort().values), ids.numpy()
         y, node_id = y[at], node_id[at]
         environment, time = (None if one is None else one[at] for one in (environment, time))
-    own = prepared.user_graph
+    own = prepared.data
     graph = own.batch
     assert own.edge_index is not None
     if graph is None:

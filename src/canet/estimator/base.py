@@ -10,9 +10,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from canet.data.graph import check_both_ways, checked_graph, is_graph, match_classes
-from canet.data.graph_data import Column, GraphLike, GraphObject, NodeSet
 from canet.data.graph_files import ReadOptions, read_columns
 from canet.data.graph_files.encoding import Encoding, Roles
+from canet.data.raw_graph import Column, GraphLike, GraphObject, NodeSet
 from canet.errors import InputError, warn_user
 from canet.estimator.reference import Reference
 from canet.methods import Backbone
@@ -127,7 +127,7 @@ class BaseClassifier(ClassifierMixin, BaseEstimator):
     ) -> Prediction:
         """Return logits $[n, C]$, embedding $[n, H]$ and environments; arguments as `predict`."""
         reader = self.prepare(data, batch)
-        return reader.read(None if nodes is None else reader.user_graph.rows(nodes))
+        return reader.read(None if nodes is None else reader.data.rows(nodes))
 
     def _collect(
         self,
@@ -138,8 +138,8 @@ class BaseClassifier(ClassifierMixin, BaseEstimator):
     ) -> np.ndarray:
         """Return the values $[n, ...]$ of nodes; a graph store is predicted in parts."""
         reader = self.prepare(data, batch)
-        rows = None if nodes is None else reader.user_graph.rows(nodes)
-        count = reader.user_graph.num_nodes if rows is None else rows.numel()
+        rows = None if nodes is None else reader.data.rows(nodes)
+        count = reader.data.num_nodes if rows is None else rows.numel()
         if not count:
             return value(reader.read(rows))
         found: np.ndarray | None = None
@@ -255,14 +255,14 @@ class BaseClassifier(ClassifierMixin, BaseEstimator):
 
     def labels(self, reader: Reader) -> torch.Tensor:
         """Return the class ids $[N]$ of the labels; -1 without a label, C and more if unseen."""
-        return match_classes(reader.y, reader.user_graph.num_nodes, self.classes_)
+        return match_classes(reader.y, reader.data.num_nodes, self.classes_)
 
     def _outcome(self, reader: Reader, nodes: NodeSet | None, metric: str = "") -> Outcome:
         """Predict the labelled nodes, and check their labels for a metric."""
         y = self.labels(reader)
         rows = (y >= 0).nonzero().squeeze(1)
         if nodes is not None:
-            rows = rows[torch.isin(rows, reader.user_graph.rows(nodes))]
+            rows = rows[torch.isin(rows, reader.data.rows(nodes))]
         if not rows.numel():
             raise InputError("none of the nodes has a label: a score needs labels, in data.y")
         if metric:

@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from canet.data.graph import is_graph
-from canet.data.graph_data import Column, GraphLike, NodeSet
 from canet.data.graph_files.encoding import Encoding
+from canet.data.raw_graph import Column, GraphLike, NodeSet
 from canet.data.task import ShiftTask
 from canet.data.user_task import warn_scales
 from canet.defaults import changed
@@ -383,8 +383,9 @@ class NodeClassifier(BaseClassifier):
         begin: float,
     ) -> Fitted:
         """Train, or continue the training of an `earlier` model; time limits count from `begin`."""
-        how = self.n_jobs, self.ray, str(self.device)
-        pool = open_pool(*how) if self.compares_models else None
+        pool = None
+        if self.compares_models:
+            pool = open_pool(self.n_jobs, self.ray, str(self.device))
         threads = torch.get_num_threads()
         if pick_device(self.device).type != "cuda":
             threads = max(1, min(threads, task.num_nodes // NODES_PER_THREAD))

@@ -1,6 +1,6 @@
 """The score of a model on parts of its training data, after training without them."""
 
-from canet.data.graph_data import GraphLike
+from canet.data.raw_graph import GraphLike
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
 from canet.estimator.inputs import class_weights, graph_to_fit, planner, training_data

@@ -18,8 +18,8 @@ from canet.data.graph import (
     is_graph,
     warn_one_way,
 )
-from canet.data.graph_data import GraphLike, GraphObject
 from canet.data.graph_files import ReadOptions, Roles, read_columns, read_graph
+from canet.data.raw_graph import GraphLike, GraphObject
 from canet.data.task import ShiftTask
 from canet.data.user_task import UserTask, user_task
 from canet.errors import InputError, check_name

@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
-from canet.data.graph_data import MASKS, GraphObject, NodeSet
+from canet.data.raw_graph import MASKS, GraphObject, NodeSet
 from canet.estimator.classifier import NodeClassifier
 
 

@@ -11,7 +11,7 @@ import torch
 
 from canet.data.checks import check_nodes
 from canet.data.graph import Graph, split_sets
-from canet.data.graph_data import GraphLike, GraphObject
+from canet.data.raw_graph import GraphLike, GraphObject
 from canet.errors import CanetError, InputError, check_name, warn_user
 from canet.estimator.classifier import NodeClassifier
 from canet.scoring.calibration import Threshold
@@ -40,7 +40,7 @@ def write_predictions(
     `recall_at_k` of `NodeClassifier`.
     """
     reader, num_classes, calibration = model.prepare(data), len(model.classes_), model.calibration_
-    graph, rows = reader.user_graph, None if nodes is None else torch.from_numpy(nodes)
+    graph, rows = reader.data, None if nodes is None else torch.from_numpy(nodes)
     y = model.labels(reader) if rows is None else model.labels(reader)[rows]
     labelled = y >= 0
     is_scored = bool(labelled.any())

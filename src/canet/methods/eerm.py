@@ -9,7 +9,7 @@ from torch import Tensor
 
 from canet.methods.base import Batch, Method, Settings, TrainingView, descend
 from canet.methods.traits import Traits
-from canet.nn import Block, Features, Graph
+from canet.nn import Block, Features, NormalisedGraph
 from canet.nn.model import rows_of
 from canet.settings import setting
 from canet.util.colour import Colour
@@ -146,7 +146,7 @@ class EERM(Method):
         If the receptive field contains most nodes, cutting it costs more time than it saves. Then
         every layer except the last computes all nodes.
         """
-        graph = Graph(edge_index, self.x.shape[0], self.model.operators, self.graph)
+        graph = NormalisedGraph(edge_index, self.x.shape[0], self.model.operators, self.graph)
         train = torch.arange(num_train, device=edge_index.device)
         if self.uses_field:
             field = graph.receptive_field(train, self.model.num_layers)

@@ -155,8 +155,9 @@ class Auto(Learner):
         """Train the models of the preset in their order; after the time limit, only name them."""
         deadline = (self.options.begin or time.time()) + self.settings.time_limit
         timed = Auto(self.settings, replace(self.options, pool=None, deadline=deadline))
-        how = self.settings.in_batches, self.device.type, self._trains_apart
-        recipes = recipes_of(self.settings.preset, *how)
+        recipes = recipes_of(
+            self.settings.preset, self.settings.in_batches, self.device.type, self._trains_apart
+        )
         results = timed._results(parts, recipes, seed, work, self.options.pool, on_progress)
         finished = 0
         for recipe in recipes:

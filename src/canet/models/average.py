@@ -13,7 +13,7 @@ from canet.errors import VersionError
 from canet.models.base import Fitted, State, entry, restore
 from canet.models.replacing import Change, Replacing
 from canet.nn.model import Prediction
-from canet.reading.pieces import Part
+from canet.reading.pieces import Piece
 from canet.reading.prepared import PreparedGraph
 from canet.store.tensors import prefixed, without_prefix
 
@@ -35,7 +35,7 @@ class Average(Fitted):
     def read(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Prediction:
         return self.combine([member.read(graph, nodes) for member in self.members])
 
-    def parts(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Iterator[Part]:
+    def parts(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Iterator[Piece]:
         """Predict some nodes at a time, if there are networks: their parts are the same."""
         networks = [member for member in self.members if member.in_parts]
         if not networks:

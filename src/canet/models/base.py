@@ -25,7 +25,7 @@ from canet.methods.base import Findings, ModelSettings
 from canet.models.options import Options
 from canet.models.replacing import Replacing, only, replacing_in
 from canet.nn.model import Prediction
-from canet.reading.pieces import Part
+from canet.reading.pieces import Piece
 from canet.reading.prepared import PreparedGraph, task_graph
 from canet.scoring.metrics import finite_score
 from canet.store.config import RunConfig
@@ -105,7 +105,7 @@ class Fitted(ABC):
     def read(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Prediction:
         """Predict all nodes, or the nodes with ids $[n]$; the result is on the CPU."""
 
-    def parts(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Iterator[Part]:
+    def parts(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Iterator[Piece]:
         """Predict as `read`, some nodes at a time: yield their rows in the result of `read`."""
         found = self.read(graph, nodes)
         yield torch.arange(len(found.logits)), found
@@ -121,7 +121,7 @@ class Fitted(ABC):
         def read(x: Matrix) -> Tensor:
             return self.read(graph.with_features(from_matrix(x)), nodes).logits
 
-        x = to_matrix(graph.user_graph.x)
+        x = to_matrix(graph.data.x)
         return replacing_in(x, partial(only, x), read)
 
     def logits(self, task: ShiftTask) -> dict[str, Tensor]:
@@ -169,14 +169,14 @@ class Reader:
     y: object = None  # labels of the graph as passed by the user
 
     @property
-    def user_graph(self) -> Graph:
-        return self.graph.user_graph
+    def data(self) -> Graph:
+        return self.graph.data
 
     def read(self, nodes: Tensor | None = None) -> Prediction:
         """Predict all nodes, or the nodes with ids $[n]$; see `Fitted.read`."""
         return self.model.read(self.graph, nodes)
 
-    def parts(self, nodes: Tensor | None = None) -> Iterator[Part]:
+    def parts(self, nodes: Tensor | None = None) -> Iterator[Piece]:
         """Predict as `read`, some nodes at a time; see `Fitted.parts`."""
         return self.model.parts(self.graph, nodes)
 

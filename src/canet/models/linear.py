@@ -70,7 +70,7 @@ class FittedLinear(Fitted):
 
     def replacing(self, graph: PreparedGraph, nodes: Tensor) -> Replacing:
         """As `Fitted.replacing`; logits are sums over columns, so only changed ones are read."""
-        whole, x = self.read(graph, nodes).logits, to_matrix(graph.user_graph.x)
+        whole, x = self.read(graph, nodes).logits, to_matrix(graph.data.x)
 
         def change_of(columns: np.ndarray) -> Change:
             part, own = self._part(columns), x[:, columns]

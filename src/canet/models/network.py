@@ -19,7 +19,7 @@ from canet.models.base import Fitted, Learner, State, Training, entry
 from canet.models.options import Options
 from canet.models.replacing import Replacing, product, replacing_in
 from canet.nn.model import Prediction
-from canet.reading.pieces import Part
+from canet.reading.pieces import Piece
 from canet.reading.predict import GraphFields
 from canet.reading.prepared import PreparedGraph
 from canet.settings import override
@@ -61,14 +61,14 @@ class FittedNetwork(Fitted):
         parts = self.parts(graph, nodes)
         if not graph.in_pieces:
             return next(parts)[1]
-        count = graph.user_graph.num_nodes if nodes is None else nodes.numel()
+        count = graph.data.num_nodes if nodes is None else nodes.numel()
         classes, width = self.method.model.phi_out.weight.shape
         logits, embedding = (torch.empty(count, m, dtype=torch.float) for m in (classes, width))
         for rows, found in parts:
             logits[rows], embedding[rows] = found.logits, found.representation
         return Prediction(logits, embedding)
 
-    def parts(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Iterator[Part]:
+    def parts(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Iterator[Piece]:
         model, device = self.method.model, self.method.model.phi_out.weight.device
         sizes, scaling = (model.operators, model.num_layers), self.method.settings.scaling
         fields = GraphFields(graph, *sizes, device, scaling, is_kept=False)
@@ -85,7 +85,7 @@ class FittedNetwork(Fitted):
         """As `Fitted.replacing`; the first map is linear, so it is applied once."""
         model = self.method.model.reading_products()
         weight = model.phi_in.weight.detach()
-        blocks_of = graph.graph(model.operators).receptive_field
+        blocks_of = graph.normalised(model.operators).receptive_field
 
         @torch.no_grad()
         def read(products: np.ndarray) -> Tensor:
@@ -296,8 +296,8 @@ class Network(Learner):
         if fanout is None:
             batch = fields.batch("train")
         else:
-            how = settings.batch_size, fanout, seed, self.check_step
-            train_epoch = epochs_of(fields, method, *how)
+            size, check = settings.batch_size, self.check_step
+            train_epoch = epochs_of(fields, method, size, fanout, seed, check)
         report = self._epoch_report(task, seed)
         return Loop(method, settings, batch, fields.score, curves, lane, report, train_epoch)
 

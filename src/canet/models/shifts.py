@@ -28,7 +28,7 @@ LATEST = {"latest quarter": 0.75, "latest half": 0.5}
 HELD_OUT = "held out"
 
 
-Part = tuple[str, Tensor]  # name of a part and mask $[N]$ of its nodes
+Group = tuple[str, Tensor]  # name of a part and mask $[N]$ of its nodes
 
 
 class SimulatedShift(NamedTuple):
@@ -57,7 +57,7 @@ def simulate_shifts(task: ShiftTask) -> list[SimulatedShift]:
 
 
 def _held_out(
-    task: ShiftTask, parts: Callable[[ShiftTask], Iterator[Part]]
+    task: ShiftTask, parts: Callable[[ShiftTask], Iterator[Group]]
 ) -> Iterator[SimulatedShift]:
     for name, mask in parts(task):
         if (shift := hold_out(task, mask, name)) is not None:
@@ -114,7 +114,7 @@ def hold_out(task: ShiftTask, mask: Tensor, name: str) -> SimulatedShift | None:
     return SimulatedShift(f"without {name}", separated)
 
 
-def _environments(task: ShiftTask) -> Iterator[Part]:
+def _environments(task: ShiftTask) -> Iterator[Group]:
     if task.data.environment is not None:
         ids, names = task.training_environments(), task.environments
         ids = ids[ids >= 0]  # others are unknown
@@ -122,7 +122,7 @@ def _environments(task: ShiftTask) -> Iterator[Part]:
         yield from _each(task.data.environment, ids, labels)
 
 
-def _latest(task: ShiftTask) -> Iterator[Part]:
+def _latest(task: ShiftTask) -> Iterator[Group]:
     time = task.data.time
     if time is not None:
         known = time[sample_nodes(torch.cat([task.train, task.valid]), MAX_TIMES)]
@@ -130,14 +130,14 @@ def _latest(task: ShiftTask) -> Iterator[Part]:
             yield name, time > known.quantile(share)
 
 
-def _graphs(task: ShiftTask) -> Iterator[Part]:
+def _graphs(task: ShiftTask) -> Iterator[Group]:
     graph = task.data.batch
     if graph is not None:
         ids = graph[task.train].unique()
         yield from _each(graph, ids, [f"graph {i}" for i in ids.tolist()])
 
 
-def _groups(task: ShiftTask) -> Iterator[Part]:
+def _groups(task: ShiftTask) -> Iterator[Group]:
     """Groups by k-means on the features minus the mean of each node's class.
 
     Without this subtraction, most groups would be classes. A node without a label gets the class
@@ -191,7 +191,7 @@ def _components(x: Tensor, rows: np.ndarray) -> Callable[[np.ndarray], np.ndarra
     return lambda rows: np.asarray(pca.transform(values[rows].astype(np.float64)))
 
 
-def _each(group: Tensor, ids: Tensor, names: list[str]) -> Iterator[Part]:
+def _each(group: Tensor, ids: Tensor, names: list[str]) -> Iterator[Group]:
     """Each group, or several groups together if there are more than `MAX_SHIFTS`."""
     if ids.numel() > 1:
         for i in range(min(MAX_SHIFTS, ids.numel())):

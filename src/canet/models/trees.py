@@ -102,7 +102,7 @@ class FittedTrees(Fitted):
         def read(x: np.ndarray) -> Tensor:
             return projected.read(graph.with_features(torch.from_numpy(x)), nodes).logits
 
-        share = partial(product, graph.user_graph.x, self.components.numpy().T)
+        share = partial(product, graph.data.x, self.components.numpy().T)
         return replacing_in(share(), share, read)
 
     @cached_property
@@ -171,7 +171,7 @@ class Trees(Learner):
         valid = task.valid[torch.isin(y[task.valid], known)]
         valid = valid if valid.numel() else train
         observed = task.sampled(task.observed(), MAX_SCORED)
-        components = _components(graph.user_graph.x, observed, seed)
+        components = _components(graph.data.x, observed, seed)
         check_time = self.options.check_time
         columns = Columns(graph, self.settings, self.device, check_time, components, marks)
         columns.prepare([train, valid, *task.scored().values()])
@@ -204,8 +204,9 @@ class Trees(Learner):
             parts["value"].zero_()
         else:
             baseline[classes] = torch.from_numpy(first)
-        starts, about = sizes.cumsum(0) - sizes, (task.num_features, components, baseline)
-        return FittedTrees(self.settings, *about, parts, starts, classes, marks.clone())
+        starts, width = sizes.cumsum(0) - sizes, task.num_features
+        settings, marks = self.settings, marks.clone()
+        return FittedTrees(settings, width, components, baseline, parts, starts, classes, marks)
 
 
 def _are_valid(

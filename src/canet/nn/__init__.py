@@ -6,9 +6,9 @@ from canet.nn.backbones.gcn import GCN
 from canet.nn.blocks import Block, Operator, ReceptiveField
 from canet.nn.canet import CaNet
 from canet.nn.environment import Environment, EnvironmentEstimator
-from canet.nn.graph import Graph
 from canet.nn.layer import Branches
 from canet.nn.model import Features, GraphModel, PlainModel, Prediction, ShiftedFeatures
+from canet.nn.normalised import NormalisedGraph
 from canet.nn.sparse_matrix import SparseMatrix
 from canet.util.plugins import add_plugins
 
@@ -23,8 +23,8 @@ __all__ = [
     "Environment",
     "EnvironmentEstimator",
     "Features",
-    "Graph",
     "GraphModel",
+    "NormalisedGraph",
     "Operator",
     "PlainModel",
     "Prediction",

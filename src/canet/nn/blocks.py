@@ -12,7 +12,7 @@ from typing import Literal, Self
 import torch
 from torch import Tensor
 
-from canet.nn.graphs import Graphs, GraphSums
+from canet.nn.membership import Graphs, GraphSums
 from canet.nn.sparse_matrix import Pattern, SparseMatrix
 
 Kind = Literal["symmetric", "renormalised", "mean", "sum", "attention", "graph"]

@@ -13,7 +13,7 @@ from canet.errors import InputError, check_name
 from canet.nn.blocks import Block, Direction, Operator
 from canet.nn.dropout import dropout
 from canet.nn.environment import Environment
-from canet.nn.graph import cached_graph
+from canet.nn.normalised import cached_graph
 from canet.nn.operations import multiply
 from canet.nn.sparse_matrix import SparseMatrix
 

@@ -94,7 +94,7 @@ class Columns:
         if not self._graph.in_pieces:
             return predict(self._whole[0] if nodes is None else self.rows(nodes)).float()
         ids, at = (None, None) if nodes is None else nodes.unique(return_inverse=True)
-        count = self._graph.user_graph.num_nodes if ids is None else ids.numel()
+        count = self._graph.data.num_nodes if ids is None else ids.numel()
         logits, end = torch.from_numpy(scratch_array((count, num_classes), np.float32)), 0
         for part, rows in self.parts(ids):
             logits[end : end + part.numel()] = predict(rows)
@@ -103,7 +103,7 @@ class Columns:
 
     def parts(self, nodes: Tensor | None) -> Iterator[tuple[Tensor, Features]]:
         """Yield the columns of different nodes of a graph on disk, ascending, or of all."""
-        count = self._graph.user_graph.num_nodes if nodes is None else nodes.numel()
+        count = self._graph.data.num_nodes if nodes is None else nodes.numel()
         if self._neighbours and count * self._num_columns > MAX_NUMBERS:
             for ids, raw in self._in_pieces(nodes):
                 yield ids.cpu(), self._scaled(raw.cpu(), ids.cpu())
@@ -117,7 +117,7 @@ class Columns:
     @cached_property
     def _whole(self) -> tuple[Features, torch.device]:
         """All columns of a graph in memory, and their device."""
-        graph, x = self._graph, self._graph.user_graph.x
+        graph, x = self._graph, self._graph.data.x
         if self._components is not None:
             graph = graph.with_features(x @ self._components.T)
         self._check()
@@ -158,12 +158,12 @@ class Columns:
 
     @property
     def _num_columns(self) -> int:
-        return 3 * int(self._graph.user_graph.x.shape[1]) + 1
+        return 3 * int(self._graph.data.x.shape[1]) + 1
 
     def _in_pieces(self, nodes: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield different nodes of a graph on disk, ascending, and their columns, not scaled."""
         mean = Operator("mean")
-        graph = self._graph.graph([mean], self._device)
+        graph = self._graph.normalised([mean], self._device)
         reader = self._graph.rows("raw", graph.device, graph.num_readers)
 
         def rows(ids: Tensor) -> Tensor:
@@ -171,7 +171,7 @@ class Columns:
             return as_dense(reader.rows(ids))
 
         pieces = Pieces(graph, 1, nodes)
-        for ids, near, far in pieces.means(mean, rows, int(self._graph.user_graph.x.shape[1])):
+        for ids, near, far in pieces.means(mean, rows, int(self._graph.data.x.shape[1])):
             degree = graph.degree(ids).float().log1p()[:, None]
             yield ids, torch.cat([rows(ids), near, far, degree], dim=1)
 
@@ -189,7 +189,7 @@ class Columns:
     @cached_property
     def _sample(self) -> Tensor:
         """Nodes for means and deviations, from both parts of a graph that is separated."""
-        graph = self._graph.user_graph
+        graph = self._graph.data
         if graph.separated is None:
             return sample_nodes(torch.arange(graph.num_nodes), MAX_SCORED)
         parts = (part.nonzero().squeeze(1) for part in (graph.separated, ~graph.separated))
@@ -203,7 +203,7 @@ class Columns:
         return Scaler(raw, self._number(self._sample), self._scaling)
 
     def _number(self, nodes: Tensor) -> Tensor | None:
-        mask = self._graph.user_graph.separated
+        mask = self._graph.data.separated
         return None if mask is None else mask[nodes].long()
 
 
@@ -214,7 +214,7 @@ def with_neighbours(graph: PreparedGraph) -> PreparedGraph:
     """
     if graph.neighbours is None:
         mean = Operator("mean")
-        matrix, x = graph.graph([mean]).block.matrices[mean], graph.user_graph.x
+        matrix, x = graph.normalised([mean]).block.matrices[mean], graph.data.x
         known = graph.known_degree
         degree = (matrix.pattern.rowptr.diff() if known is None else known).float().log1p()[:, None]
         if x.layout == torch.sparse_csr:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from canet.errors import InputError
-from canet.nn import Features, Graph, GraphModel
+from canet.nn import Features, GraphModel, NormalisedGraph
 from canet.nn.blocks import Operator
 from canet.nn.model import Prediction
 from canet.nn.operations import multiply
@@ -15,7 +15,7 @@ from canet.util.devices import has_room
 from canet.util.files import scratch_array
 
 Rows = Callable[[Tensor], Features]
-Part = tuple[Tensor, Prediction]  # predictions of some nodes, and their rows in the result of all
+Piece = tuple[Tensor, Prediction]  # predictions of some nodes, and their rows in the result of all
 
 ROWS_AT_ONCE = 2**16  # nodes whose features are read at once
 EDGES_AT_ONCE = {"cpu": 2**19, "cuda": 2**21}
@@ -32,7 +32,9 @@ class Pieces:
     any order, and may occur several times; None: all nodes.
     """
 
-    def __init__(self, graph: Graph, num_layers: int, nodes: Tensor | None = None) -> None:
+    def __init__(
+        self, graph: NormalisedGraph, num_layers: int, nodes: Tensor | None = None
+    ) -> None:
         self._graph = graph
         self._wanted = None if nodes is None else nodes.cpu().sort(stable=True)
         ids = None if self._wanted is None else self._wanted.values.unique_consecutive()
@@ -52,7 +54,7 @@ class Pieces:
         return is_read.nonzero().squeeze(1)
 
     @torch.no_grad()
-    def predict(self, model: GraphModel, rows: Rows) -> Iterator[Part]:
+    def predict(self, model: GraphModel, rows: Rows) -> Iterator[Piece]:
         """Yield predictions without environments, and their rows, nodes with lower ids first.
 
         Args:
@@ -143,7 +145,7 @@ class Pieces:
 class _States:
     """States of nodes, ascending, or of all: on a GPU with the graph, in memory or in a file."""
 
-    def __init__(self, nodes: Tensor | None, graph: Graph) -> None:
+    def __init__(self, nodes: Tensor | None, graph: NormalisedGraph) -> None:
         self._nodes, self._device = nodes, graph.device
         self._count = graph.num_nodes if nodes is None else nodes.numel()
         self._states: Tensor | None = None

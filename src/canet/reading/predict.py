@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from canet.methods.base import Scaling
-from canet.nn import Block, Features, Graph, GraphModel, Operator
+from canet.nn import Block, Features, GraphModel, NormalisedGraph, Operator
 from canet.nn.blocks import ReceptiveField
 from canet.nn.model import rows_of
-from canet.reading.pieces import Part, Pieces
+from canet.reading.pieces import Piece, Pieces
 from canet.reading.prepared import PreparedGraph
 from canet.reading.rows import RowReader
 from canet.reading.scaling import CPU
@@ -38,7 +38,7 @@ class GraphFields:
     is_kept: bool = True  # whether it is used many times, so that reading is made fast first
 
     def __post_init__(self) -> None:
-        many_edges = self.in_batches and self.graph.user_graph.num_edges > MAX_EDGES
+        many_edges = self.in_batches and self.graph.data.num_edges > MAX_EDGES
         self.in_pieces = self.graph.in_pieces or many_edges
         if self.graph.in_pieces:
             self.on()  # reject models that need the whole graph
@@ -47,9 +47,9 @@ class GraphFields:
         """Whether a batch with this number of neighbours in each layer is cut out of the graph."""
         return self.in_pieces or any(count > 0 for count in fanout)
 
-    def on(self, device: torch.device = CPU) -> Graph:
+    def on(self, device: torch.device = CPU) -> NormalisedGraph:
         """Return the graph, on the device if that has room for it."""
-        return self.graph.graph(self.operators, device)
+        return self.graph.normalised(self.operators, device)
 
     @cached_property
     def reader(self) -> RowReader:
@@ -76,11 +76,11 @@ class GraphFields:
         # Sums over whole graphs need the graph on the CPU.
         on_cpu = any(operator.kind == "graph" for operator in self.operators)
         if nodes is not None and not self.is_kept:
-            on_cpu |= nodes.unique().numel() < SMALL_SHARE * self.graph.user_graph.num_nodes
+            on_cpu |= nodes.unique().numel() < SMALL_SHARE * self.graph.data.num_nodes
         return Pieces(self.on(CPU if on_cpu else self.device), self.num_layers, nodes)
 
     @torch.no_grad()
-    def predict(self, model: GraphModel, nodes: Tensor | None = None) -> Iterator[Part]:
+    def predict(self, model: GraphModel, nodes: Tensor | None = None) -> Iterator[Piece]:
         """Yield predictions of nodes, or of all nodes, and their rows: at once or in pieces."""
         if self.in_pieces:
             yield from self.pieces(nodes).predict(model, self.reader.rows)

@@ -9,10 +9,10 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from canet.data.graph import Graph as UserGraph
+from canet.data.graph import Graph
 from canet.data.task import ShiftTask
 from canet.methods.base import Scaling
-from canet.nn import Features, Graph, Operator
+from canet.nn import Features, NormalisedGraph, Operator
 from canet.reading.rows import RowReader, pinned
 from canet.reading.scaling import CPU, Scaler, prepare_features
 from canet.util.devices import has_room
@@ -28,7 +28,7 @@ class PreparedGraph:
     """A checked graph, in memory or on disk, and what models read from it.
 
     Args:
-        user_graph: The graph.
+        data: The graph.
         groups: Returns the graph number $[N]$ of each node for the scaling of features, or None for
             one graph; by default that of the graph.
         typical: Nodes $[t]$ from which the scaling of the columns is computed, if this graph is a
@@ -38,15 +38,15 @@ class PreparedGraph:
 
     def __init__(
         self,
-        user_graph: UserGraph,
+        data: Graph,
         groups: Callable[[], Tensor | None] | None = None,
         typical: Tensor | None = None,
         degree: Tensor | None = None,
     ) -> None:
-        self.user_graph = user_graph
+        self.data = data
         self._typical, self.known_degree = typical, degree
-        self._groups = groups or (lambda: user_graph.batch)
-        self._graphs: dict[tuple[tuple[Operator, ...], torch.device], Graph] = {}
+        self._groups = groups or (lambda: data.batch)
+        self._graphs: dict[tuple[tuple[Operator, ...], torch.device], NormalisedGraph] = {}
         self._csr: dict[torch.device, Csr] = {}
         self._pinned: dict[int, Tensor] = {}
         self._features: dict[Scaling, Features] = {}
@@ -55,7 +55,7 @@ class PreparedGraph:
         self.neighbour_rows: tuple[Tensor, Tensor] | None = None
 
     @classmethod
-    def of(cls, graph: UserGraph) -> Self:
+    def of(cls, graph: Graph) -> Self:
         """Return what models read from a graph; it is kept on the graph."""
         if None not in graph.kept:
             graph.kept[None] = None, cls(replace(graph))  # a copy, or each would keep the other
@@ -65,9 +65,11 @@ class PreparedGraph:
     @property
     def in_pieces(self) -> bool:
         """Whether the graph is on disk, and is predicted in pieces."""
-        return self.user_graph.is_on_disk
+        return self.data.is_on_disk
 
-    def graph(self, operators: Sequence[Operator], device: torch.device = CPU) -> Graph:
+    def normalised(
+        self, operators: Sequence[Operator], device: torch.device = CPU
+    ) -> NormalisedGraph:
         """Return the graph for models with these operators; it is normalised on first use.
 
         It is on the device if the edges fit there, otherwise on the CPU.
@@ -77,14 +79,14 @@ class PreparedGraph:
             self._graphs[key] = self._build(operators, self._place(device))
         return self._graphs[key]
 
-    def graph_to_draw(self, operators: Sequence[Operator], device: torch.device) -> Graph:
+    def graph_to_draw(self, operators: Sequence[Operator], device: torch.device) -> NormalisedGraph:
         """Return the graph for drawing neighbours, on a GPU if it can read the edges.
 
         Edges that do not fit there are in pinned memory, if they have no weights and take at most
         half of the free memory of the machine.
         """
-        graph = self.graph(operators, device)
-        fits = has_room(BYTES_PER_NODE * self.user_graph.num_nodes, device)
+        graph = self.normalised(operators, device)
+        fits = has_room(BYTES_PER_NODE * self.data.num_nodes, device)
         on_cpu = graph.device.type != device.type
         return graph.drawing_on(device, self._pin) if on_cpu and fits else graph
 
@@ -95,8 +97,8 @@ class PreparedGraph:
             self._pinned[key] = pinned(col)
         return self._pinned[key]
 
-    def _build(self, operators: Sequence[Operator], place: torch.device) -> Graph:
-        user = self.user_graph
+    def _build(self, operators: Sequence[Operator], place: torch.device) -> NormalisedGraph:
+        user = self.data
         dtype = torch.double if user.x.dtype == torch.double else torch.float
         if user.csr is not None:  # models share the edges
             if place not in self._csr:
@@ -104,16 +106,16 @@ class PreparedGraph:
                 if user.separated is not None:
                     edges = edges.within(user.separated.to(place))
                 self._csr[place] = edges
-            return Graph(self._csr[place], user.num_nodes, operators, dtype=dtype)
+            return NormalisedGraph(self._csr[place], user.num_nodes, operators, dtype=dtype)
         if place != CPU:
-            return self.graph(operators).to(place)
+            return self.normalised(operators).to(place)
         assert user.edge_index is not None
         columns = user.batch, user.edge_weight
-        return Graph(user.edge_index, user.num_nodes, operators, *columns, dtype=dtype)
+        return NormalisedGraph(user.edge_index, user.num_nodes, operators, *columns, dtype=dtype)
 
     def _place(self, device: torch.device) -> torch.device:
         """Return the device if it has room for the edges, or else the CPU."""
-        user = self.user_graph
+        user = self.data
         weight, ends = user.edge_weight, user.edge_index
         count = 0 if ends is None else ends.shape[1]
         if user.csr is not None:
@@ -125,14 +127,14 @@ class PreparedGraph:
         """Return the scaled features of all nodes of a graph in memory."""
         if how not in self._features:
             groups = None if how == "raw" or self._typical is not None else self._groups()
-            self._features[how] = prepare_features(self.user_graph.x, groups, how, self._typical)
+            self._features[how] = prepare_features(self.data.x, groups, how, self._typical)
         return self._features[how]
 
     def degree(self) -> Tensor:
         """Return the in-degree $[N]$ of the nodes of a graph in memory."""
         if self.known_degree is not None:
             return self.known_degree
-        return self.user_graph.degree(torch.arange(self.user_graph.num_nodes))
+        return self.data.degree(torch.arange(self.data.num_nodes))
 
     def rows(
         self, how: Scaling, device: torch.device, uses: Callable[[], Tensor] | None = None
@@ -140,15 +142,15 @@ class PreparedGraph:
         """Return a reader of scaled features on a device; `uses` as for `RowReader`."""
         if not self.in_pieces:
             return RowReader(self.features(how), device, uses)
-        x, key = self.user_graph.x, (how, device)
+        x, key = self.data.x, (how, device)
         if key not in self._scalers:
-            self._scalers[key] = Scaler(x, self.user_graph.separated, how, device)
+            self._scalers[key] = Scaler(x, self.data.separated, how, device)
         return RowReader(x, device, uses, self._scalers[key])
 
     def with_features(self, x: Tensor) -> Self:
         """Return the same nodes and edges with other features $[N, D]$."""
         other = copy(self)
-        other.user_graph = replace(self.user_graph, x=x)
+        other.data = replace(self.data, x=x)
         other._features, other._scalers = {}, {}
         other.neighbours = other.neighbour_rows = None
         return other
@@ -158,13 +160,13 @@ class PreparedGraph:
 
         `graph` $[N]$ is the graph number of each node for models that attend over whole graphs.
         """
-        other, x = copy(self), self.user_graph.x
-        other.user_graph = UserGraph(x, edge_index, edge_weight, batch=graph)
+        other, x = copy(self), self.data.x
+        other.data = Graph(x, edge_index, edge_weight, batch=graph)
         other._graphs, other._pinned, other.neighbours = {}, {}, None
         return other
 
 
-def forget_large(graph: UserGraph) -> None:
+def forget_large(graph: Graph) -> None:
     """Free the memory of what was computed from a large graph; the next model computes it again."""
     x = graph.x
     if not graph.is_on_disk and (x.values() if x.is_sparse_csr else x).numel() > MAX_KEPT:
@@ -206,7 +208,7 @@ def _prepared(task: ShiftTask, hidden: bool) -> PreparedGraph:
     return PreparedGraph(graph, cache(partial(_groups, replace(whole), inside, hidden)))
 
 
-def _groups(whole: UserGraph, inside: Tensor, hidden: bool) -> Tensor:
+def _groups(whole: Graph, inside: Tensor, hidden: bool) -> Tensor:
     """Return the graph number $[N]$ of each node for the scaling of features."""
     number = whole.batch
     if number is None:

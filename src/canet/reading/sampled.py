@@ -27,7 +27,7 @@ def sampled_part(
         typical: A random sample of all nodes. Their columns determine how all columns are scaled.
         num_hops: Number of hops that the models read.
     """
-    csr = graph.user_graph.csr
+    csr = graph.data.csr
     assert csr is not None
     known = new = torch.cat([nodes, typical]).unique()
     edges, weights = list[Tensor](), list[Tensor]()
@@ -49,7 +49,7 @@ def sampled_part(
         edges.append(loops.expand(2, -1))
         weights.append(csr.loops[loops])
     part = Graph(
-        x=select_rows(graph.user_graph.x, ids).float(),
+        x=select_rows(graph.data.x, ids).float(),
         edge_index=torch.searchsorted(ids, torch.cat(edges, dim=1)),
         batch=torch.zeros_like(ids),
         edge_weight=torch.cat(weights).float(),

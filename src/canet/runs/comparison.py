@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from canet.data.graph import check_graph, warn_one_way
-from canet.data.graph_data import GraphData, GraphObject
 from canet.data.graph_files import ReadOptions, read_columns, write_npz
+from canet.data.raw_graph import GraphObject, RawGraph
 from canet.data.task import ShiftTask
 from canet.data.user_task import user_task
 from canet.errors import InputWarning, MissingFileError
@@ -64,7 +64,7 @@ def write_task(folder: Path, task: ShiftTask) -> None:
         columns[name][nodes] = True
     columns |= {"metric": np.array([task.metric]), "environments": np.array(task.environments, str)}
     folder.mkdir(parents=True, exist_ok=True)
-    write_npz(folder / TASK_FILE, GraphData(**columns))
+    write_npz(folder / TASK_FILE, RawGraph(**columns))
 
 
 def read_task(folder: Path | None) -> ShiftTask:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from canet.methods import Batch, Method
-from canet.nn import Features, Graph, ReceptiveField
+from canet.nn import Features, NormalisedGraph, ReceptiveField
 from canet.nn.sampling import most_nodes
 
 STEPS_BEFORE_CAPTURE = 3  # they fill caches and create the state of the optimizer
@@ -29,7 +29,7 @@ class DeviceData:
     `rows` returns the features of nodes on the GPU, without the CPU.
     """
 
-    graph: Graph
+    graph: NormalisedGraph
     rows: Callable[[Tensor], Features]
     y: Tensor
     environment: Tensor | None = None

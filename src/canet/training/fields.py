@@ -85,7 +85,7 @@ class TaskFields:
 
         Args:
             size: Number of nodes in a batch; 0: all.
-            fanout: As for `Graph.sampled_field`.
+            fanout: As for `NormalisedGraph.sampled_field`.
             seed, epoch: Determine the order and the drawn neighbours.
             model: The model, if it attends over whole graphs: its sums over all nodes are computed
                 once, with the present weights.
@@ -210,7 +210,7 @@ class TaskFields:
         """
         task, fields = self.task, self.of("train")
         graph = fields.graph
-        x, edges = graph.user_graph.x, graph.user_graph.edge_index
+        x, edges = graph.data.x, graph.data.edge_index
         return TrainingView(
             x=x if edges is None else graph.features(self.scaling),
             edge_index=torch.empty(2, 0, dtype=torch.long) if edges is None else edges,
@@ -219,7 +219,7 @@ class TaskFields:
             y=task.y[task.train],
             read=fields.read,
             field=lambda: fields.field(task.train).nodes,
-            graph=graph.user_graph.batch,
+            graph=graph.data.batch,
             environment=task.data.environment if task.has_environments else None,
             steps_per_epoch=ceil(task.train.numel() / batch_size) if batch_size else 1,
         )

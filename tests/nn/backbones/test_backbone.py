@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from canet.nn import BACKBONES, CaNet, Graph
+from canet.nn import BACKBONES, CaNet, NormalisedGraph
 from tests.support.layers import directions
 from tests.support.networks import (
     EDGES,
@@ -44,7 +44,7 @@ def test_plain_model_with_a_residual_link_is_canet_with_one_branch(
     canet.load_state_dict(renamed)
     x, target = torch.randn(NUM_NODES, NUM_FEATURES), torch.randn(NUM_NODES, NUM_CLASSES)
     z = torch.relu(plain.phi_in(x))
-    block = Graph(EDGES, NUM_NODES, canet.operators).block
+    block = NormalisedGraph(EDGES, NUM_NODES, canet.operators).block
     for layer, branches in enumerate(plain.layers):
         z = branches.plain(z, block)
         if norm == "layer":

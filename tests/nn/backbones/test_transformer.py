@@ -8,9 +8,9 @@ from torch.autograd import gradcheck
 from torch.nn import functional as F
 
 from canet.errors import InputError
-from canet.nn import BACKBONES, CaNet, Graph, GraphModel
+from canet.nn import BACKBONES, CaNet, GraphModel, NormalisedGraph
 from canet.nn.backbones.transformer import TransformerBranches
-from canet.nn.graphs import Graphs
+from canet.nn.membership import Graphs
 from canet.nn.operations import attend_globally
 from canet.util.sparse import components
 from tests.support.layers import ALL, convolved, directions, fields, layer, slow_layer
@@ -153,7 +153,7 @@ def test_field_is_the_graphs_of_its_nodes_in_every_layer(num_layers: int) -> Non
     chosen = [parts[0], parts[4], parts[7]]
     nodes = torch.cat([part[:2] for part in chosen])
     operators = TransformerBranches(HIDDEN, K).operators
-    field = Graph(edges, NUM_MANY, operators).receptive_field(nodes, num_layers)
+    field = NormalisedGraph(edges, NUM_MANY, operators).receptive_field(nodes, num_layers)
     assert field.nodes[: len(nodes)].equal(nodes)
     assert field.nodes.sort().values.equal(torch.cat(chosen).sort().values)
     assert [block.num_src for block in field.blocks] == [len(field.nodes)] * num_layers
@@ -176,7 +176,7 @@ def test_an_edge_of_weight_zero_joins_no_graphs(make: Any) -> None:
 def test_a_repeated_node_is_predicted_twice_and_read_once(make: Any, num_layers: int) -> None:
     (edges, parts), model = many_components(), make(num_layers).eval()
     x, nodes = torch.randn(NUM_MANY, NUM_FEATURES), torch.cat([parts[6], parts[6][:2], parts[6]])
-    graph = Graph(edges, NUM_MANY, model.operators)
+    graph = NormalisedGraph(edges, NUM_MANY, model.operators)
     field = graph.receptive_field(nodes, num_layers)
     whole = model(x, graph.whole(num_layers).blocks).logits
     torch.testing.assert_close(model(x[field.nodes], field.blocks).logits, whole[nodes])

@@ -22,7 +22,6 @@ from torch import Tensor
 
 from canet.data.arrays import as_array
 from canet.data.checks import check_edge_weights, check_edges, check_features, check_nodes
-from canet.data.graph_data import MASKS, GraphData, GraphObject
 from canet.data.graph_files.encoding import Encoding, ReadOptions, Roles
 from canet.data.graph_files.summary import check_present
 from canet.data.graph_files.values import (
@@ -32,6 +31,7 @@ from canet.data.graph_files.values import (
     as_classes,
     raise_error,
 )
+from canet.data.raw_graph import MASKS, GraphObject, RawGraph
 from canet.errors import InputError, VersionError, first_line, listed, warn_user
 from canet.util.files import atomic_path, check_regular
 from canet.util.memory import check_memory
@@ -112,9 +112,9 @@ class ArrayGraph:
                 "the file again, or remove this array from it"
             ) from error
 
-    def graph(self, num_nodes: int, report_problem: ProblemHandler) -> GraphData:
+    def graph(self, num_nodes: int, report_problem: ProblemHandler) -> RawGraph:
         """Return the graph without features; parts with a problem are left out."""
-        roles, graph = self.roles, GraphData(num_nodes=num_nodes)
+        roles, graph = self.roles, RawGraph(num_nodes=num_nodes)
         graph.edge_index = torch.from_numpy(self._edges(num_nodes, report_problem))
         if roles.weight is not None:
             try:
@@ -148,7 +148,7 @@ class ArrayGraph:
         self._add_masks(graph, num_nodes, report_problem)
         return graph
 
-    def _add_masks(self, graph: GraphData, num_nodes: int, report_problem: ProblemHandler) -> None:
+    def _add_masks(self, graph: RawGraph, num_nodes: int, report_problem: ProblemHandler) -> None:
         if self.roles.split:
             cells = self._column(self.roles.split, report_problem)
             if cells is not None and cells.shape == (num_nodes,) and cells.dtype == object:
@@ -190,7 +190,7 @@ class ArrayGraph:
         return edges[:, ((edges >= 0) & (edges < num_nodes)).all(axis=0)].astype(np.int64)
 
 
-def read_arrays(path: Path, requested: ReadOptions, encoding: Encoding | None) -> GraphData:
+def read_arrays(path: Path, requested: ReadOptions, encoding: Encoding | None) -> RawGraph:
     """Read the graph in a `.npz` or `.pt` file; its encoding must equal `encoding`, unless None."""
     arrays = ArrayGraph(path, requested)
     own = arrays.encoding()

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from canet.data.checks import check_edge_weights
-from canet.data.graph_data import GraphData
 from canet.data.graph_files.encoding import Encoding, ReadOptions, Roles, check_compatible, encode
 from canet.data.graph_files.summary import (
     ColumnSummary,
@@ -34,6 +33,7 @@ from canet.data.graph_files.values import (
     rows_of_ids,
     split_words,
 )
+from canet.data.raw_graph import RawGraph
 from canet.errors import InputError, listed, warn_user
 
 EDGE_COLUMNS = (("source", "target"), ("src", "dst"), ("from", "to"))
@@ -133,7 +133,7 @@ class Folder:
         messages += almost_numbers(self.summaries, table)
         return [f"'{self.nodes.path}': {message}" for message in messages]
 
-    def graph(self, report_problem: ProblemHandler) -> GraphData:
+    def graph(self, report_problem: ProblemHandler) -> RawGraph:
         """Return the graph without features; parts with a problem are left out."""
         path, roles, table = self.nodes.path, self.roles, self.table
         ids = pa.array(np.arange(table.num_rows))
@@ -141,7 +141,7 @@ class Folder:
             ids = as_ids(table[roles.id], self.nodes.is_csv)
             _check_ids(ids, path, report_problem)
         edges, weights = _read_edges(self, ids, report_problem)
-        graph = GraphData(edge_index=torch.from_numpy(edges), num_nodes=table.num_rows)
+        graph = RawGraph(edge_index=torch.from_numpy(edges), num_nodes=table.num_rows)
         if weights is not None:
             graph.edge_weight = weights
         graph.node_id = ids.to_numpy(zero_copy_only=False)
@@ -160,7 +160,7 @@ class Folder:
         return graph
 
 
-def read_folder(source: object, requested: ReadOptions, encoding: Encoding | None) -> GraphData:
+def read_folder(source: object, requested: ReadOptions, encoding: Encoding | None) -> RawGraph:
     """Read a graph in a folder or in memory; if `encoding` is None, learn it."""
     folder = Folder.open(source, requested, encoding)
     nodes, table, summaries = folder.nodes, folder.table, folder.summaries

@@ -10,13 +10,13 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.utils.sparsefuncs import min_max_axis
 
 from canet.data.checks import MIN_RECIPROCITY, check_columns, check_features
-from canet.data.graph_data import MASKS, GraphData
 from canet.data.graph_files.arrays import ArrayGraph
 from canet.data.graph_files.encoding import Encoding, ReadOptions, Roles
 from canet.data.graph_files.folder import Folder
 from canet.data.graph_files.read import graph_path
 from canet.data.graph_files.summary import ColumnSummary, check_learnable
 from canet.data.labels import check_labels, label_notes
+from canet.data.raw_graph import MASKS, RawGraph
 from canet.errors import InputError, listed
 from canet.util.console import table_text
 from canet.util.sparse import adjacency, to_scipy
@@ -191,7 +191,7 @@ def _inspect_x(
     return nodes, x.shape[1], [ColumnReport("x", "feature", kind, 0, content)]
 
 
-def _add_counts(inspection: Inspection, graph: GraphData, dates: bool) -> None:
+def _add_counts(inspection: Inspection, graph: RawGraph, dates: bool) -> None:
     """Add labels, environments, times and splits, and warnings about them and the edges."""
     n, warn = inspection.nodes, inspection.warnings.append
     inspection.splits = {name: int(graph[m].sum()) for name, m in MASKS.items() if m in graph}
@@ -246,7 +246,7 @@ def _report_feature(column: ColumnSummary, role: str) -> ColumnReport:
     return ColumnReport(column.name, role, column.kind, column.empty, content)
 
 
-def _report_roles(roles: Roles, graph: GraphData, dates: bool) -> list[ColumnReport]:
+def _report_roles(roles: Roles, graph: RawGraph, dates: bool) -> list[ColumnReport]:
     """Describe the columns that are not features."""
     columns = [
         ("id", roles.id, "node_id"),

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from canet.data.graph_data import GraphData
 from canet.data.graph_files.arrays import read_arrays
 from canet.data.graph_files.encoding import Encoding, Fill, ReadOptions, Roles
 from canet.data.graph_files.folder import read_folder
+from canet.data.raw_graph import RawGraph
 from canet.errors import InputError
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def read_graph(
 
 def read_columns(
     source: object, options: ReadOptions, encoding: Encoding | None = None, in_memory: bool = True
-) -> GraphData:
+) -> RawGraph:
     """Read a graph as `read_graph` does, without PyG; a store stays on disk unless `in_memory`."""
     from canet.data.graph_store import GraphStore, is_graph_store  # needs torch
 

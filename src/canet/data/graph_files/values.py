@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
-from canet.data.graph_data import GraphData
 from canet.data.graph_files.tables import TIMESTAMP
+from canet.data.raw_graph import RawGraph
 from canet.errors import InputError
 
 ProblemHandler = Callable[[str], object]
@@ -104,7 +104,7 @@ def split_words(column: ArrowColumn) -> np.ndarray:
 
 
 def add_split(
-    graph: GraphData, column: ArrowColumn, name: str, path: Path, report_problem: ProblemHandler
+    graph: RawGraph, column: ArrowColumn, name: str, path: Path, report_problem: ProblemHandler
 ) -> None:
     """Add the masks $[n]$ of a split column; report words that are not a split."""
     words = split_words(column)
@@ -119,7 +119,7 @@ def add_split(
 
 
 def add_time(
-    graph: GraphData, column: ArrowColumn, name: str, path: Path, report_problem: ProblemHandler
+    graph: RawGraph, column: ArrowColumn, name: str, path: Path, report_problem: ProblemHandler
 ) -> bool:
     """Add times $[n]$, dates as seconds since 1970, and return whether they were dates."""
     if column.type == pa.bool_():

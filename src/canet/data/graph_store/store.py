@@ -24,10 +24,10 @@ import torch
 from torch import Tensor
 
 from canet.data.digest import DataDigest
-from canet.data.graph_data import MASKS, GraphData
 from canet.data.graph_files.values import MISSING_CLASS
 from canet.data.graph_store.index import SPARSE, check_array, read_index
 from canet.data.labels import Labels
+from canet.data.raw_graph import MASKS, RawGraph
 from canet.errors import CanetError, ChecksumError, InputError, MissingFileError, unknown_name
 from canet.util.files import digest_of
 from canet.util.memory import check_memory
@@ -154,13 +154,13 @@ class GraphStore:
             features=self._digest(["features", *SPARSE]),
         )
 
-    def open(self) -> GraphData:
+    def open(self) -> RawGraph:
         """Return the graph with features and edges on disk, as memory maps.
 
         It has `csr` instead of `edge_index`; `y`, `environment` and `split` are names and codes.
         """
         self.check()
-        data = GraphData(x=self.x, csr=self.csr, store=self, undirected=self.undirected)
+        data = RawGraph(x=self.x, csr=self.csr, store=self, undirected=self.undirected)
         data.node_id = self.array("node_id") if "node_id" in self else np.arange(self.num_nodes)
         if "labels" in self:
             data.y = Labels.of(self.classes, self.array("labels"))
@@ -175,7 +175,7 @@ class GraphStore:
             data.encoding = self.encoding
         return data
 
-    def load(self) -> GraphData:
+    def load(self) -> RawGraph:
         """Return the whole graph in memory, as `canet.read_graph` does.
 
         The edges are sorted by target and source, and self-loops come last. All test sets are one
@@ -187,7 +187,7 @@ class GraphStore:
             columns.pop(name, None)
         is_sparse = self.x.layout == torch.sparse_csr
         x = from_scipy(to_scipy(self.x)) if is_sparse else self.x.to(torch.float32, copy=True)
-        data = GraphData(**columns | {"x": x, "num_nodes": self.num_nodes})
+        data = RawGraph(**columns | {"x": x, "num_nodes": self.num_nodes})
         data.edge_index, weight = self._edges()
         if weight is not None:
             data.edge_weight = weight

@@ -24,12 +24,12 @@ from canet.data.checks import (
     check_nodes,
     check_times,
 )
-from canet.data.graph_data import Column, NodeSet
 from canet.data.graph_files.encoding import Encoding
 from canet.data.graph_files.values import SPLITS
 from canet.data.graph_store.index import FORMAT, HEADER_BYTES, INDEX, SPARSE, VERSION, StoredArray
 from canet.data.graph_store.sorting import MAX_NODES, EdgeSort, first_of_run
 from canet.data.labels import check_labels
+from canet.data.raw_graph import Column, NodeSet
 from canet.errors import InputError, listed
 from canet.util.files import sha256, temporary_folder, write_errors
 from canet.util.locks import LOCK, remove_abandoned_folders

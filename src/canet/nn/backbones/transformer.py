@@ -1,4 +1,4 @@
-"""Graph Transformer: linear attention over the whole graph, and a graph convolution."""
+"""NormalisedGraph Transformer: linear attention over the whole graph, and a graph convolution."""
 
 import torch
 from torch import Tensor, nn

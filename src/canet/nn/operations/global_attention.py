@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from canet.nn.graphs import Graphs, GraphSums
+from canet.nn.membership import Graphs, GraphSums
 
 ROWS_AT_ONCE = 1024  # nodes whose products with the sums of different graphs are computed at once
 

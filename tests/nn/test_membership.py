@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from canet.nn.graphs import Graphs
+from canet.nn.membership import Graphs
 
 SIZES = (1, 1, 2, 3, 4, 4, 6, 9, 16, 17)
 

@@ -13,7 +13,7 @@ MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 """Split → its mask in a graph."""
 
 
-class GraphData:
+class RawGraph:
     """The part of PyG's `Data` that this package uses: columns as attributes, such as `data.x`."""
 
     def __init__(self, **columns: object) -> None:
@@ -52,8 +52,8 @@ class GraphData:
         return dict(vars(self))
 
 
-GraphObject: TypeAlias = Union["Data", GraphData]  # the accepted types of a graph in memory
-GraphLike: TypeAlias = Union["Data", GraphData, str, Path, tuple[Any, Any], Any]
+GraphObject: TypeAlias = Union["Data", RawGraph]  # the accepted types of a graph in memory
+GraphLike: TypeAlias = Union["Data", RawGraph, str, Path, tuple[Any, Any], Any]
 """A graph of PyG or networkx, its path, or its tables of nodes and edges."""
 NodeSet: TypeAlias = Union["Tensor", "np.ndarray", Sequence[int], Sequence[bool], Sequence[str]]
 """Rows or names of nodes $[n]$, or a mask $[N]$."""

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from canet.runs import user_graph
+from canet.runs.compare import applicable_methods
 from canet.runs.comparison import comparison_task, read_comparison, read_task, write_task
-from canet.runs.user_graph import applicable_methods
 from tests.support.commands import call
 from tests.support.user_graphs import rare_class_graph
 from tests.support.user_tables import write_users

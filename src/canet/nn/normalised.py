@@ -16,7 +16,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from canet.errors import InputError
 from canet.nn.blocks import Block, Direction, Operator, ReceptiveField
-from canet.nn.graphs import Graphs, GraphSums, Membership
+from canet.nn.membership import Graphs, GraphSums, Membership
 from canet.nn.neighbours import ENTRIES_AT_ONCE, Neighbours, Places
 from canet.nn.operations import fused
 from canet.nn.sampling import Draw, draw_neighbours, most_nodes, relabel
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ADDS_LOOPS = ("renormalised", "attention")  # kinds of operators with a self-loop at every node
 
 
-class Graph:
+class NormalisedGraph:
     """A graph, from which blocks are cut for models with given operators.
 
     `whole` and `receptive_field` use matrices of the whole graph, which are normalised once.
@@ -78,11 +78,11 @@ class Graph:
                 self._neighbours[direction] = Neighbours.from_edges(
                     ends, num_nodes, edge_weight, dtype
                 )
-        self._on: dict[torch.device, Graph] = {}
+        self._on: dict[torch.device, NormalisedGraph] = {}
         self._block_on: dict[torch.device, Block] = {}
         self._scratch = local()
 
-    def to(self, device: torch.device) -> Graph:
+    def to(self, device: torch.device) -> NormalisedGraph:
         """Return the graph on a device; it is copied to each device only once."""
         if device == self.device:
             return self
@@ -91,7 +91,7 @@ class Graph:
             self._on[device] = self._with(moved)
         return self._on[device]
 
-    def _with(self, neighbours: dict[Direction, Neighbours]) -> Graph:
+    def _with(self, neighbours: dict[Direction, Neighbours]) -> NormalisedGraph:
         """Return the graph with other copies of its arrays."""
         other = copy(self)
         other._neighbours = neighbours
@@ -100,7 +100,7 @@ class Graph:
             other.__dict__.pop(name, None)
         return other
 
-    def drawing_on(self, device: torch.device, pin: Callable[[Tensor], Tensor]) -> Graph:
+    def drawing_on(self, device: torch.device, pin: Callable[[Tensor], Tensor]) -> NormalisedGraph:
         """Return the graph for drawing neighbours on a GPU that reads their ids from pinned memory.
 
         It is this graph if the edges have weights or two directions, or if `pin` pins nothing.
@@ -426,11 +426,11 @@ def cached_graph(
     graph: Tensor | None = None,
     edge_weight: Tensor | None = None,
     dtype: torch.dtype | None = None,
-) -> Graph:
-    """Return the :class:`Graph` of a tensor of edges and cache it while that tensor exists.
+) -> NormalisedGraph:
+    """Return the graph of a tensor of edges, which is kept while that tensor exists.
 
     The graph is built again if the numbers in a tensor have changed. Arguments as for
-    :class:`Graph`.
+    :class:`NormalisedGraph`.
     """
     if edge_weight is not None and edge_weight.requires_grad:
         raise InputError(
@@ -452,7 +452,7 @@ def cached_graph(
             )
         if edge_weight is not None and not (edge_weight >= 0).all():
             raise InputError("edge_weight must be numbers ≥ 0")
-        built = Graph(edge_index, num_nodes, operators, graph, edge_weight, dtype)
+        built = NormalisedGraph(edge_index, num_nodes, operators, graph, edge_weight, dtype)
         known[key] = [tensor.clone() for tensor in tensors], built
     return built
 
