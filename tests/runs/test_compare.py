@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from canet.runs import user_graph
+from canet.runs import compare as compare_runs
 from canet.runs.compare import applicable_methods
-from canet.runs.comparison import comparison_task, read_comparison, read_task, write_task
+from canet.runs.comparison_task import comparison_task, read_comparison, read_task, write_task
 from tests.support.commands import call
 from tests.support.user_graphs import rare_class_graph
 from tests.support.user_tables import write_users
@@ -94,7 +94,7 @@ def test_compare_prints_a_table_and_writes_a_report(place: Path) -> None:
 
 
 def test_compare_says_that_auto_is_left_out(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_graph, "applicable_methods", lambda task: ["linear"])
+    monkeypatch.setattr(compare_runs, "applicable_methods", lambda task: ["linear"])
     words = (*COMMAND[:4], "--device", "cpu", "--seeds", 1, "--out", "default")
     assert "auto takes longer" in call(place, "compare", *words).out
 

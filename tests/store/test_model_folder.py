@@ -87,18 +87,19 @@ def test_a_save_waits_for_another_one_into_the_same_folder(
     saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_record = ModelFolder.write_record
-    other = Thread(target=write, args=(saved, 3))
+    other, waits = Thread(target=write, args=(saved, 3)), list[bool]()
 
     def write_during_another_save(self: ModelFolder, files: Any, content: Any) -> None:
         if content["num_features"] == 2:
             other.start()
             other.join(timeout=0.3)  # enough time to save without a lock
+            waits.append(other.is_alive())
         write_record(self, files, content)
 
     monkeypatch.setattr(ModelFolder, "write_record", write_during_another_save)
     write(saved, 2)
-    assert_contains(saved, 2)
     other.join()
+    assert waits == [True]
     assert_contains(saved, 3)
     assert len(visible(saved)) == 4
 

@@ -43,7 +43,7 @@ def compare(
 
     from canet.report.html import write_report
     from canet.runs.compare import RUNS, applicable_methods, compare_on_graph
-    from canet.runs.comparison import TEST, read_comparison
+    from canet.runs.comparison_task import TEST, read_comparison
     from canet.scoring.metrics import METRICS
     from canet.store.summary import spread_text
     from canet.util.console import print_table

@@ -88,7 +88,7 @@ def search(
 
     folder = out or Path("searches") / plan.name
     if is_graph:
-        from canet.runs.comparison import read_comparison, write_task
+        from canet.runs.comparison_task import read_comparison, write_task
 
         own = read_comparison(task, metric or "accuracy", undirected, **columns.arguments)
         write_task(folder, own)

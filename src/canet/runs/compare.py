@@ -11,7 +11,7 @@ from canet.data.task import ShiftTask
 from canet.defaults import changed
 from canet.errors import CanetError, InputError
 from canet.models import Options, all_methods, get_learner, is_network
-from canet.runs.comparison import TEST, write_task
+from canet.runs.comparison_task import TEST, write_task
 from canet.runs.run import FailedJob, run_jobs
 from canet.runs.worker import job_folder
 from canet.store import RunConfig

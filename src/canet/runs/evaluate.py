@@ -15,7 +15,7 @@ from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
 from canet.models import Learner, Options, describe_method, get_learner
-from canet.runs.comparison import TASK_FILE, read_task
+from canet.runs.comparison_task import TASK_FILE, read_task
 from canet.settings import override
 from canet.store import RunConfig, RunFolder, find_runs
 from canet.store.config import group_by_configuration

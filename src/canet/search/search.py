@@ -20,7 +20,7 @@ from canet.data import DATASETS
 from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.defaults import BEST
 from canet.errors import CanetError
-from canet.runs.comparison import read_names
+from canet.runs.comparison_task import read_names
 from canet.search.objective import Objective, TrialJob, train_trial
 from canet.search.study import (
     DATA,
