@@ -120,3 +120,13 @@ def test_a_store_is_read_like_any_graph_but_not_with_other_columns(tmp_path: Pat
     assert torch.equal(read_columns(tmp_path / "store", ReadOptions()).x, store.load().x)
     with pytest.raises(InputError, match="convert"):
         read_columns(tmp_path / "store", ReadOptions(Roles(label="kind")))
+
+
+def test_the_loaded_graph_of_a_task_is_a_graph_in_memory_for_a_user(tmp_path: Path) -> None:
+    write_store(tmp_path / "store")
+    loaded = load_task(str(tmp_path / "store")).in_memory().data
+    found = check_graph(loaded)
+    assert found.edge_index.equal(loaded.edge_index)
+    assert found.x.to_dense().equal(loaded.x.to_dense())
+    assert "csr" not in loaded
+    assert "y" in loaded

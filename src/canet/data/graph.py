@@ -81,7 +81,7 @@ class Graph:
         return f"Graph({nodes:,} nodes, {edges:,} edges, {features:,} features)"
 
     def __contains__(self, name: str) -> bool:
-        return getattr(self, name, None) is not None
+        return self.get(name) is not None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the columns that the graph has, by name."""
@@ -90,7 +90,8 @@ class Graph:
 
     def get(self, name: str, default: object = None) -> Any:
         """Return a column by name, as from a PyG `Data`."""
-        return self.to_dict().get(name, default)
+        column = vars(self).get(name)
+        return default if column is None else column
 
     @property
     def num_nodes(self) -> int:
@@ -270,7 +271,7 @@ def check_graph(
             f"the graph is a {type(data).__name__}: pass a torch_geometric.data.Data with x and "
             "edge_index, or read a file or tables with canet.read_graph"
         )
-    if "store" in data:
+    if "csr" in data:
         if batch is not None:
             raise InputError("a graph store is one graph: leave out batch")
         if without:

@@ -25,16 +25,6 @@ class RawGraph:
 
         def __setattr__(self, name: str, value: object) -> None: ...
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is in the files of a graph store: another process opens them."""
-        mapped = ("x", "csr") if "csr" in self else ()
-        return {name: column for name, column in vars(self).items() if name not in mapped}
-
-    def __setstate__(self, columns: dict[str, Any]) -> None:
-        vars(self).update(columns)
-        if "x" not in self and "store" in self:
-            self.x, self.csr = self.store.x, self.store.csr
-
     def __contains__(self, name: str) -> bool:
         return name in vars(self)
 

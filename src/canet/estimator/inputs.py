@@ -12,8 +12,6 @@ from torch import Tensor
 from canet.data.checks import check_columns
 from canet.data.graph import (
     Graph,
-    check_both_ways,
-    check_graph,
     checked_graph,
     is_graph,
     warn_one_way,
@@ -72,9 +70,7 @@ def graph_to_fit(
         opened = read_columns(place, ReadOptions.of(**columns), encoding, in_memory=False)
     plan = None
     if "csr" in opened:
-        if undirected:
-            check_both_ways(opened)
-        plan = decide(check_graph(opened))
+        plan = decide(checked_graph(opened, undirected=bool(undirected)))
         if plan.loads:
             opened = opened.store.load()
         elif names := [name for name, value in arrays.items() if value is not None]:
