@@ -83,7 +83,7 @@ def _read(
     path: Path, chosen: ReadOptions, undirected: bool | None, like: GraphStore | None
 ) -> RawGraph:
     """Read a graph into memory, or open a folder of `.npy` files as memory maps."""
-    from canet.data.graph import warn_one_way
+    from canet.data.graph import warn_edges
     from canet.data.graph_files import read_columns
 
     encoding = None if like is None else like.encoding
@@ -91,8 +91,7 @@ def _read(
         data = _open_arrays(path, chosen)
     else:
         data = read_columns(path, chosen, encoding)
-        if undirected is None:
-            warn_one_way(data.edge_index)
+        warn_edges(data.edge_index, undirected)
     if like is not None and data.get("encoding") != encoding:
         kinds = ["columns of a table", "numbers in an array"]
         found, expected = kinds if encoding is None else reversed(kinds)

@@ -274,6 +274,18 @@ def is_one_way(edge_index: Tensor) -> bool:
     return bool(both_ways / proper.sum() < MIN_RECIPROCITY)
 
 
+def edge_notes(edge_index: Tensor, undirected: bool | None = None) -> list[str]:
+    """Return a message if there are no edges, or few have a reverse edge, which may be needed."""
+    if not edge_index.shape[1]:
+        return ["the graph has no edges: a model can only use the features of each node"]
+    if undirected is None and is_one_way(edge_index):
+        return [
+            "few edges also exist in the reverse direction: if the graph is undirected, pass "
+            "undirected=True (command line: --undirected), else undirected=False (--directed)"
+        ]
+    return []
+
+
 def _as_integers(values: Tensor, name: str, fix: str) -> Tensor:
     if values.dtype.is_floating_point or values.dtype.is_complex or values.dtype == torch.bool:
         kind = str(values.dtype).removeprefix("torch.")

@@ -18,7 +18,7 @@ from canet.data.checks import (
     check_edges,
     check_features,
     check_nodes,
-    is_one_way,
+    edge_notes,
 )
 from canet.data.graph_store.store import GraphStore
 from canet.data.labels import Labels, check_labels
@@ -336,13 +336,10 @@ def match_classes(y: object, num_nodes: int, classes: np.ndarray) -> Tensor:
     return labels.codes_in(np.append(classes, np.setdiff1d(labels.names, classes)))
 
 
-def warn_one_way(edge_index: Tensor | None) -> None:
-    """Warn if few of the edges $[2, E]$ have a reverse edge; None: the graph is on disk."""
-    if edge_index is not None and is_one_way(edge_index):
-        warn_user(
-            "few edges also exist in the reverse direction: if the graph is undirected, pass "
-            "undirected=True (command line: --undirected), else undirected=False (--directed)"
-        )
+def warn_edges(edge_index: Tensor | None, undirected: bool | None) -> None:
+    """Warn about edges $[2, E]$ as `edge_notes` does; None: the graph is on disk."""
+    for note in [] if edge_index is None else edge_notes(edge_index, undirected):
+        warn_user(note)
 
 
 def check_both_ways(graph: GraphObject) -> None:

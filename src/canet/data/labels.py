@@ -13,6 +13,7 @@ from canet.errors import InputError, first_line, listed
 
 RARE = 0.2
 """A class is rare if it has a smaller share of its size with equal classes: of two classes 10 %."""
+MIN_SIZE = 5  # a class with fewer labelled nodes gets a warning
 MAX_INTEGER = 2**53  # larger integers cannot all be represented as float64
 
 
@@ -55,6 +56,9 @@ def label_notes(labels: Labels, metric: str = "accuracy") -> list[str]:
             f"class '{name}' has {share:.1%} of the labels, and accuracy hardly depends on it: if "
             f"it matters, use metric='{better}' (--metric {better})"
         )
+    few = [f"{n} ({size})" for n, size in zip(labels.names, sizes, strict=True) if size < MIN_SIZE]
+    if few:
+        notes.append(f"classes with fewer than {MIN_SIZE} labelled nodes: {listed(few)}")
     return notes
 
 

@@ -1,6 +1,7 @@
 """The task of learning the labels of a user graph."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,10 +11,12 @@ from torch import Tensor
 from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.checks import check_disjoint, check_metric, check_sample_weights, check_times
 from canet.data.graph import Graph, check_graph, split_sets
+from canet.data.graph_files.leaks import leak_notes
 from canet.data.labels import Labels, check_labels, label_notes
 from canet.data.raw_graph import Column, GraphObject, NodeSet
 from canet.data.task import ShiftTask
 from canet.errors import InputError, listed, warn_user
+from canet.util.sparse import select_rows
 
 VALIDATION_SHARE = 0.2
 FIRST_SPLITS = ("train", "valid")
@@ -114,6 +117,9 @@ def user_task(
     if data.get("encoding") is not None and data.encoding.marks:
         columns["marks"] = torch.tensor(data.encoding.marks)
     check_metric(metric, len(classes), y[splits["valid"]])
+    x, rows = checked.x, splits["train"].numpy()
+    for note in leak_notes(labels, rows, partial(select_rows, x), x.shape[1], data.get("encoding")):
+        warn_user(note)
     tests = {name: nodes for name, nodes in splits.items() if name not in FIRST_SPLITS}
     tested = torch.cat([torch.empty(0, dtype=torch.long), *tests.values()])
     task = ShiftTask(

@@ -45,6 +45,7 @@ from canet.models import (
     get_learner,
     is_network,
 )
+from canet.models.auto import AVERAGE
 from canet.models.base import Reader
 from canet.reading.prepared import PreparedGraph
 from canet.scoring.metrics import METRICS
@@ -280,7 +281,7 @@ class NodeClassifier(BaseClassifier):
         self.baselines_ = {names[split]: self.baseline(y[nodes]) for split, nodes in sets}
         self.reference_: Reference | None = reference
         self.diagnosis_: str | None = None
-        self._warn_largest_class(reference)
+        self._warn_scores(reference)
         return self
 
     def leaderboard(self) -> Any:
@@ -411,8 +412,8 @@ class NodeClassifier(BaseClassifier):
             fitted.predicted = None  # only the scores needed them
             return fitted
 
-    def _warn_largest_class(self, reference: Reference) -> None:
-        """Warn if the model is not better than predicting the largest class for every node."""
+    def _warn_scores(self, reference: Reference) -> None:
+        """Warn if the model is not better than the largest class, or too good to be true."""
         predicted = reference.valid_logits.argmax(dim=1).unique()
         score, share, problem = self.scores_["valid"], self.baselines_["valid"], ""
         if predicted.numel() == 1:
@@ -426,6 +427,14 @@ class NodeClassifier(BaseClassifier):
             fix = "use predict(threshold='best') (--threshold best), or predict_proba"
         if problem:
             warn_user(f"{problem}: to find nodes of rare classes, {fix}")
+        held_out = [
+            s for one in self.candidates_ if one.name == AVERAGE for s in one.shifts.values()
+        ]
+        if held_out and min(score, *held_out) == 1:
+            warn_user(
+                "the score is 100 % on the validation nodes and on all held-out parts: check that "
+                "no column is known only after the label, and leave such columns out"
+            )
 
     def _set_encoding(self, encoding: Encoding | None) -> None:
         self.encoding_ = encoding

@@ -14,7 +14,7 @@ from canet.data.graph import (
     Graph,
     checked_graph,
     is_graph,
-    warn_one_way,
+    warn_edges,
 )
 from canet.data.graph_files import ReadOptions, Roles, read_columns, read_graph
 from canet.data.raw_graph import GraphLike, GraphObject
@@ -95,8 +95,7 @@ def training_data(
     without = [*before, *data.get("left_out", ()), *arrays.get("without", ())]
     known = None if earlier is None else earlier.classes_
     graph = checked_graph(data, arrays["batch"], bool(model.undirected), without)
-    if model.undirected is None:
-        warn_one_way(graph.edge_index)
+    warn_edges(graph.edge_index, model.undirected)
     user = user_task(
         data,
         **{name: column for name, column in arrays.items() if name in TASK_ARGUMENTS},

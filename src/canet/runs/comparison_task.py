@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from canet.data.graph import check_graph, warn_one_way
+from canet.data.graph import check_graph, warn_edges
 from canet.data.graph_files import ReadOptions, read_columns, write_npz
 from canet.data.raw_graph import GraphObject, RawGraph
 from canet.data.task import ShiftTask
@@ -35,8 +35,7 @@ def read_comparison(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InputWarning)  # they were shown above
             task = comparison_task(read_columns(source, options), *settings)
-    if undirected is None:
-        warn_one_way(task.data.edge_index)
+    warn_edges(task.data.edge_index, undirected)
     return task
 
 
@@ -76,7 +75,9 @@ def read_task(folder: Path | None) -> ShiftTask:
             "graph again"
         )
     metric, environments = read_names(folder)
-    task = comparison_task(read_columns(path, ReadOptions()), metric)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputWarning)  # they were shown by `read_comparison`
+        task = comparison_task(read_columns(path, ReadOptions()), metric)
     return replace(task, environments=environments, checked=True)
 
 

@@ -106,16 +106,18 @@ class Folder:
             used = {*(c.name for c in encoding.columns), *encoding.left_out}
             used |= {*self.roles.names(), *encoding.roles.names()}
             extra[self.nodes.path] = [name for name in self.nodes.columns if name not in used]
+        hint = "; name the weights with weight='COLUMN' (--weight COLUMN)"
         return [
             f"'{path}': these columns are ignored: {listed(names)}"
+            + hint * (path == self.edges.path and self.roles.weight is None)
             for path, names in extra.items()
             if names
         ]
 
     def suspicious_columns(self) -> list[str]:
-        """Return a message for each feature that looks like an id, the label or a number."""
-        table, label, messages = self.table, self.roles.label, []
-        for name in self.summaries:
+        """Return a message for each feature that is empty, or looks like an id or a number."""
+        table, messages = self.table, []
+        for name, summary in self.summaries.items():
             column = table[name]
             if column.type == pa.int64() and all(
                 pc.count_distinct(part).as_py() == len(part) >= MIN_IDS
@@ -125,11 +127,8 @@ class Folder:
                     f"column '{name}' has another integer for every node: if it is an id, pass "
                     f"id='{name}' (--id {name}) or without=['{name}'] (--without {name})"
                 )
-            if label is not None and _same_groups(column, table[label]):
-                messages.append(
-                    f"column '{name}' determines the label '{label}': if it is not known when you "
-                    f"predict, leave it out with without=['{name}'] (--without {name})"
-                )
+            if summary.kind == "empty":
+                messages.append(f"column '{name}' is empty: it is left out")
         messages += almost_numbers(self.summaries, table)
         return [f"'{self.nodes.path}': {message}" for message in messages]
 
@@ -181,21 +180,6 @@ def read_folder(source: object, requested: ReadOptions, encoding: Encoding | Non
     for line in [*messages, *folder.ignored(encoding), *differences]:
         warn_user(line)
     return graph
-
-
-def _same_groups(column: pa.ChunkedArray, label: pa.ChunkedArray) -> bool:
-    """Whether a column has another value for each label, and only one."""
-    for rows in (FIRST_ROWS, len(column)):  # the first rows rule most columns out
-        both = {"column": column.slice(0, rows), "label": label.slice(0, rows)}
-        pairs = pa.table(both).drop_null()
-        if not pairs.num_rows:
-            return False
-        counts = [pc.count_distinct(pairs[name]).as_py() for name in both]
-        if counts[0] != counts[1] or counts[0] > pairs.num_rows / 2:
-            return False
-        if pairs.group_by(list(both)).aggregate([]).num_rows != counts[0]:
-            return False
-    return bool(counts[0] >= 2)
 
 
 def _read_edges(

@@ -1,27 +1,31 @@
 """The report of `canet inspect`: the content of a graph's files and likely problems."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from scipy.sparse.csgraph import connected_components
 from sklearn.utils.sparsefuncs import min_max_axis
+from torch import Tensor
 
-from canet.data.checks import MIN_RECIPROCITY, check_columns, check_features
+from canet.data.checks import check_columns, check_features, edge_notes
 from canet.data.graph_files.arrays import ArrayGraph
-from canet.data.graph_files.encoding import Encoding, ReadOptions, Roles
+from canet.data.graph_files.encoding import Encoding, ReadOptions, Roles, encode
 from canet.data.graph_files.folder import Folder
+from canet.data.graph_files.leaks import leak_notes
 from canet.data.graph_files.read import graph_path
 from canet.data.graph_files.summary import ColumnSummary, check_learnable
 from canet.data.labels import check_labels, label_notes
 from canet.data.raw_graph import MASKS, RawGraph
 from canet.errors import InputError, listed
 from canet.util.console import table_text
-from canet.util.sparse import adjacency, to_scipy
+from canet.util.sparse import adjacency, select_rows, to_scipy
 
-MIN_LABELLED_NODES = 5  # a class with fewer labelled nodes gets a warning
 MAX_ROWS = 20  # rows of a table in the terminal
 MAX_UNSCALED = 1e4  # a feature with larger values gets a warning, because it dominates the others
 KINDS = {"O": "text", "b": "boolean", "i": "integer", "u": "integer", "f": "number"}
@@ -117,7 +121,7 @@ def inspect_graph(source: object, edges: object = None, **arguments: Any) -> Ins
     options = ReadOptions.of(**arguments)
     place = source if edges is None else (source, edges)
     problems: list[str] = []
-    encoding = width = None
+    encoding = width = read = None
     opened: Folder | ArrayGraph
     if isinstance(place, str | Path):
         place = graph_path(place)
@@ -138,12 +142,15 @@ def inspect_graph(source: object, edges: object = None, **arguments: Any) -> Ins
             left_out = (*folder.without, *free_text)
             encoding = Encoding.learn(summaries, folder.roles, left_out, options.fill)
             width = len(encoding.names)
+            read = partial(_encoded_rows, encoding, table)
         problems += folder.suspicious_columns()
         nodes = table.num_rows
         graph = folder.graph(problems.append)
     else:
         opened = ArrayGraph(place, options)
-        nodes, width, columns = _inspect_x(opened, problems)
+        nodes, x, columns = _inspect_x(opened, problems)
+        if x is not None:
+            width, read = x.shape[1], partial(select_rows, x)
         graph = opened.graph(nodes, problems.append)
     inspection = Inspection(
         path=str(place) if isinstance(place, Path) else "tables in memory",
@@ -155,7 +162,7 @@ def inspect_graph(source: object, edges: object = None, **arguments: Any) -> Ins
         warnings=problems + opened.ignored(),
         encoding=encoding,
     )
-    _add_counts(inspection, graph, opened.has_dates)
+    _add_counts(inspection, graph, opened.has_dates, read)
     if opened.roles.label is None:
         inspection.notes.append("no column is the label: name it with --label (label='COLUMN')")
     return inspection
@@ -163,8 +170,8 @@ def inspect_graph(source: object, edges: object = None, **arguments: Any) -> Ins
 
 def _inspect_x(
     arrays: ArrayGraph, problems: list[str]
-) -> tuple[int, int | None, list[ColumnReport]]:
-    """Return the numbers of nodes and features, and a description of x."""
+) -> tuple[int, Tensor | None, list[ColumnReport]]:
+    """Return the number of nodes, the features if they are valid, and a description of x."""
     stored, path = arrays.features(), arrays.path
     nodes = stored.shape[0] if getattr(stored, "ndim", 0) else 0
     if not nodes:
@@ -188,10 +195,12 @@ def _inspect_x(
             problems.append(f"'{path}': x has {problem} in these columns: {columns}")
     kind += ", sparse" if is_sparse else ", dense"
     content = f"{low.min():g} to {high.max():g}"
-    return nodes, x.shape[1], [ColumnReport("x", "feature", kind, 0, content)]
+    return nodes, x, [ColumnReport("x", "feature", kind, 0, content)]
 
 
-def _add_counts(inspection: Inspection, graph: RawGraph, dates: bool) -> None:
+def _add_counts(
+    inspection: Inspection, graph: RawGraph, dates: bool, read: Callable[[Tensor], Tensor] | None
+) -> None:
     """Add labels, environments, times and splits, and warnings about them and the edges."""
     n, warn = inspection.nodes, inspection.warnings.append
     inspection.splits = {name: int(graph[m].sum()) for name, m in MASKS.items() if m in graph}
@@ -212,13 +221,11 @@ def _add_counts(inspection: Inspection, graph: RawGraph, dates: bool) -> None:
                 found = "one class" if counts else "no class"
                 warn(f"the labels contain {found}: training needs at least two classes")
             inspection.warnings += label_notes(labels)
-    few = [
-        f"{label} ({size})"
-        for label, size in inspection.labels.items()
-        if size < MIN_LABELLED_NODES
-    ]
-    if few:
-        warn(f"classes with fewer than {MIN_LABELLED_NODES} labelled nodes: {listed(few)}")
+            if read is not None:
+                for mask in {"val_mask", "test_mask"}.intersection(graph.to_dict()):
+                    known &= ~graph[mask].numpy()
+                nodes, width = np.flatnonzero(known), inspection.features or 0
+                inspection.warnings += leak_notes(labels, nodes, read, width, inspection.encoding)
     times = graph.get("time")
     if times is not None and times.dtype.kind in "iuf" and times.shape == (n,):
         known = np.isfinite(times)
@@ -227,14 +234,11 @@ def _add_counts(inspection: Inspection, graph: RawGraph, dates: bool) -> None:
         if known.any():
             first, last = times[known].min(), times[known].max()
             inspection.time = (_time_text(first, dates), _time_text(last, dates))
-    if not inspection.edges.edges:
-        warn("the graph has no edges: a model can only use the features of each node")
-    share = inspection.edges.reverse_share
-    if share is not None and share < MIN_RECIPROCITY:
-        warn(
-            f"{1 - share:.1%} of the edges exist in one direction only: if the graph is "
-            "undirected, pass --undirected to canet fit (in Python undirected=True)"
-        )
+    inspection.warnings += edge_notes(graph.edge_index)
+
+
+def _encoded_rows(encoding: Encoding, table: pa.Table, rows: Tensor) -> Tensor:
+    return encode(encoding, table.take(rows.numpy()), Path())[0]
 
 
 def _report_feature(column: ColumnSummary, role: str) -> ColumnReport:

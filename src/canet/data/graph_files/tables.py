@@ -331,37 +331,45 @@ def _table(source: Any, name: str) -> MemoryTable:
 
 
 def _networkx_tables(graph: Any) -> tuple[MemoryTable, MemoryTable]:
-    """Convert node attributes to columns; an undirected edge becomes two edges."""
+    """Convert attributes to columns; an undirected edge becomes two edges."""
     names = list(graph)
     if not all(isinstance(name, int) for name in names):
         names = [str(name) for name in names]
     number = {name: row for row, name in enumerate(graph)}
     attributes = [values for _, values in graph.nodes(data=True)]
     columns = dict.fromkeys(str(key) for values in attributes for key in values)
-    pairs = list(graph.edges(data="weight"))
+    links = list(graph.edges(data=True))
     if not graph.is_directed():
-        pairs += [(target, source, w) for source, target, w in pairs if source != target]
+        links += [(target, source, v) for source, target, v in links if source != target]
     try:
         nodes = {
             key: pa.array([v.get(key) for v in attributes], from_pandas=True) for key in columns
         }
-        weights = pa.array([weight for *_, weight in pairs], from_pandas=True)
+        weights = pa.array([v.get("weight") for *_, v in links], from_pandas=True)
     except (pa.ArrowException, OverflowError) as error:
         raise InputError(
             f"an attribute of the networkx graph has values of different types "
             f"({first_line(error)}): convert them to one type"
         ) from error
-    edges = {
-        "source": pa.array([names[number[source]] for source, *_ in pairs]),
-        "target": pa.array([names[number[target]] for _, target, _ in pairs]),
-    }
+    keys = dict.fromkeys(key for *_, values in links for key in values)
+    edges = {str(key): _attribute(links, key) for key in keys if key != "weight"}
+    edges["source"] = pa.array([names[number[source]] for source, *_ in links])
+    edges["target"] = pa.array([names[number[target]] for _, target, _ in links])
     if weights.null_count < len(weights):
         edges["weight"] = weights.cast(pa.float64()).fill_null(1.0)
     path = Path("networkx graph")
     return (
         MemoryTable(path, pa.table({**nodes, "id": pa.array(names)})),
-        MemoryTable(path, pa.table(edges)),
+        MemoryTable(Path("edges of the networkx graph"), pa.table(edges)),
     )
+
+
+def _attribute(links: list[Any], key: object) -> pa.Array:
+    """Return an attribute of edges; empty if its values have no type in common."""
+    try:
+        return pa.array([values.get(key) for *_, values in links], from_pandas=True)
+    except (pa.ArrowException, OverflowError):
+        return pa.nulls(len(links))
 
 
 def _is_from(package: str, source: object, attribute: str) -> bool:
