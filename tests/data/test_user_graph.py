@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 from torch_geometric.utils import to_undirected
 
-from canet.data.graph import Graph, check_graph, match_classes, warn_one_way
+from canet.data.graph import Graph, check_graph, match_classes, warn_edges
 from canet.data.user_task import UserTask, user_task
 from canet.errors import InputError, InputWarning
 
@@ -224,9 +224,10 @@ def test_a_batch_of_graphs_keeps_them_apart() -> None:
 
 def test_edges_in_one_direction_give_a_warning_that_names_the_argument() -> None:
     with pytest.warns(UserWarning, match="undirected=True") as caught:
-        warn_one_way(ring(both_ways=False))
+        warn_edges(ring(both_ways=False), None)
     assert [warning.filename for warning in caught] == [__file__]
-    warn_one_way(ring())
+    warn_edges(ring(), None)
+    warn_edges(ring(both_ways=False), False)
 
 
 @pytest.mark.parametrize("values", [1.0, 5.5])

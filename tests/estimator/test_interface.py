@@ -41,9 +41,7 @@ def february(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def model(january: Path) -> canet.NodeClassifier:
-    with pytest.warns(canet.InputWarning, match="determines the label"):
-        data = canet.read_graph(january, label="topic")
-    return small(undirected=True).fit(data)
+    return small(undirected=True).fit(canet.read_graph(january, label="topic"))
 
 
 def small(method: Any = "erm", backbone: Any = None, **options: Any) -> canet.NodeClassifier:
@@ -252,9 +250,22 @@ def test_fit_and_inspect_give_the_same_notes(tmp_path: Path) -> None:
         assert [words in text for text in given if text in shown].count(True) == 1
 
 
-def test_a_column_that_determines_the_label_is_a_warning_of_fit(january: Path) -> None:
+@pytest.mark.parametrize("undirected", [None, True, False])
+def test_fit_and_inspect_warn_without_edges_and_about_an_empty_column(
+    tmp_path: Path, undirected: bool | None
+) -> None:
+    nodes = "id,kind,size,blank\n" + "".join(f"{i},{'ab'[i % 2]},{i % 7},\n" for i in range(40))
+    folder = write_folder(tmp_path / "graph", nodes, "source,target\n")
+    shown = canet.inspect_graph(folder, label="kind").warnings
+    with pytest.warns(canet.InputWarning) as caught:
+        small(undirected=undirected).fit(folder, label="kind")
+    assert sorted(str(warning.message) for warning in caught) == sorted(shown)
+    assert ["no edges" in text or "'blank'" in text for text in shown] == [True, True]
+
+
+def test_a_column_that_gives_the_label_away_is_a_warning_of_fit(january: Path) -> None:
     (shown,) = (w for w in canet.inspect_graph(january, label="topic").warnings if "colour" in w)
-    assert "determines" in shown
+    assert "alone says whether" in shown
     with pytest.warns(canet.InputWarning) as caught:
         small(undirected=True).fit(january, label="topic")
     assert shown in [str(warning.message) for warning in caught]

@@ -50,7 +50,7 @@ def test_an_accuracy_below_the_largest_class_gives_a_warning() -> None:
     reference = model.reference_
     model.scores_["valid"] = float((reference.valid_y == 1).double().mean())
     with pytest.warns(InputWarning, match="not better than always answering 'ok'"):
-        model._warn_largest_class(reference)
+        model._warn_scores(reference)
 
 
 def test_calibrated_probabilities_fit_the_validation_nodes_better() -> None:

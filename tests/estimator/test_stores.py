@@ -270,7 +270,6 @@ def write_tables(path: Path, encoding: Any = None) -> GraphStore:
     return GraphStore(path.with_suffix(".store"))
 
 
-@pytest.mark.filterwarnings("ignore:.*determines the label")
 def test_a_store_with_another_encoding_is_rejected(tmp_path: Path) -> None:
     second = write_folder(tmp_path / "b", nodes(40), EDGES)
     store = write_tables(write_folder(tmp_path / "a", nodes(60), EDGES))

@@ -46,6 +46,7 @@ def encoded(folder: Path, encoding: Encoding, nodes: str = NODES) -> torch.Tenso
     return read_graph(write_folder(folder, nodes, EDGES), encoding=encoding).x
 
 
+@pytest.mark.filterwarnings("ignore:.*'blank' is empty")
 def test_each_kind_of_column_has_its_encoding(tmp_path: Path) -> None:
     text = "n,zero_one,t,b,d,same,blank,word,some\n"
     text += "1,0,y,True,2024-01-01,5,,yes,yes\n3,1,x,False,2024-01-03,5,,yes,\n"

@@ -45,7 +45,8 @@ def test_empty_booleans_and_dates_are_filled_and_marked(tmp_path: Path) -> None:
 
 def test_empty_columns_are_no_features(tmp_path: Path) -> None:
     nodes = "a,none,label\n1,,x\n2,,y\n"
-    graph = read_graph(write_folder(tmp_path, nodes, EDGES), label="label")
+    with pytest.warns(InputWarning, match="'none' is empty"):
+        graph = read_graph(write_folder(tmp_path, nodes, EDGES), label="label")
     assert graph.encoding.names == ["a"]
     assert graph.x[:, 0].tolist() == [-1, 1]
 

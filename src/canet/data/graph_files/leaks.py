@@ -15,7 +15,7 @@ from canet.util.sparse import Matrix, to_matrix
 
 ROUNDS = ((1_000, 0.9), (20_000, 0.97))
 """Nodes in a sample, and the balanced accuracy from which a column stays under suspicion."""
-MIN_NODES = 20  # of a class, and of all others together
+MIN_NODES = 10  # of a class, and of all others together
 MAX_CLASSES = 100  # the time grows with their number
 FEW_VALUES = 12  # so few numbers may be codes of categories
 EMPTY = -np.inf  # stands for an empty cell
@@ -99,14 +99,17 @@ def _best_rule(
     known = share * sizes[:, None]
     others = (known.sum(axis=1, keepdims=True) - known) / (sizes.sum() - sizes)[:, None]
     gap = (share - others) * tested[:, None]  # how much more often a class has a value
+    gap = np.concatenate([gap, gap.mean(axis=0, keepdims=True)])  # in each half, and in both
     inside = gap > 0
     if column.kind != "category" and len(values) > FEW_VALUES:
         below = gap.cumsum(axis=-1)
-        cut = np.abs(below).argmax(axis=-1, keepdims=True)
+        best = np.abs(below) >= np.abs(below).max(axis=-1, keepdims=True) - 1e-9
+        last = len(values) - 1 - best[..., ::-1].argmax(axis=-1, keepdims=True)
+        cut = (best.argmax(axis=-1, keepdims=True) + last) // 2  # far from both classes
         inside = (np.arange(len(values)) <= cut) == (np.take_along_axis(below, cut, -1) > 0)
-    score = 0.5 + (inside * gap[::-1]).sum(axis=-1).mean(axis=0) / 2
-    best = int(score.argmax())
-    return score[best], best, _in_words(values, inside[0, best], column.kind)
+    score = 0.5 + (inside[:2] * gap[1::-1]).sum(axis=-1).mean(axis=0) / 2
+    number = int(score.argmax())
+    return score[number], number, _in_words(values, inside[2, number], column.kind)
 
 
 def _values(x: Matrix, column: ColumnEncoding) -> tuple[np.ndarray, np.ndarray]:
