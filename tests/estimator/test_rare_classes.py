@@ -45,6 +45,15 @@ def test_columns_of_different_scales_give_a_warning() -> None:
         canet.NodeClassifier("erm", scaling="standardised", **QUICK).fit(data)
 
 
+@pytest.mark.parametrize("strength", [0.0, 60.0])
+def test_a_score_of_100_percent_on_held_out_parts_is_a_warning(strength: float) -> None:
+    data = rare_class_graph(share=0.4, strength=strength)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        canet.NodeClassifier(preset=["linear"], device="cpu").fit(data)
+    assert any("100 % on the validation" in str(one.message) for one in caught) == (strength > 0)
+
+
 def test_an_accuracy_below_the_largest_class_gives_a_warning() -> None:
     model = canet.NodeClassifier("erm", "mlp", **QUICK).fit(rare_class_graph(share=0.4))
     reference = model.reference_

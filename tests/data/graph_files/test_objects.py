@@ -12,7 +12,7 @@ from torch_geometric.data import HeteroData
 
 import canet
 from canet.data.graph_files import ReadOptions, read_columns, read_graph
-from canet.errors import InputError
+from canet.errors import InputError, InputWarning
 from tests.support.frames import frames
 
 QUICK = {"epochs": 2, "hidden": 8}
@@ -63,6 +63,26 @@ def test_a_networkx_graph_is_read_with_its_attributes() -> None:
     assert found.edge_weight[0] == graph[source][target]["weight"]
     model = canet.NodeClassifier("erm", **QUICK).fit(graph, label="club")
     assert len(model.predict(graph)) == 34
+
+
+def test_attributes_of_networkx_edges_are_named_and_can_be_the_weight() -> None:
+    graph = nx.DiGraph()
+    graph.add_node("a", age=1)
+    graph.add_node("b", age=2)
+    graph.add_edge("a", "b", amount=3, kind="card", source="web", tags={1})
+    graph.add_edge("b", "a", amount=5, kind=7)
+    with pytest.warns(InputWarning, match="amount, kind, tags") as caught:
+        assert read_graph(graph).get("edge_weight") is None
+    assert "weight=" in str(caught[0].message)
+    with pytest.warns(InputWarning, match="ignored: kind, tags"):
+        data = read_graph(graph, weight="amount")
+    assert data.edge_weight.tolist() == [3, 5]
+    with pytest.warns(InputWarning) as caught:  # also with the columns of a model
+        again = read_graph(graph, encoding=data.encoding)
+    assert again.edge_weight.tolist() == [3, 5]
+    assert len(caught) == 1
+    with pytest.raises(InputError, match="kind"):
+        read_graph(graph, weight="kind")
 
 
 def test_names_of_networkx_nodes_may_be_any_object() -> None:
