@@ -19,7 +19,6 @@ MIN_NODES = 10  # of a class, and of all others together
 MAX_CLASSES = 100  # the time grows with their number
 FEW_VALUES = 12  # so few numbers may be codes of categories
 EMPTY = -np.inf  # stands for an empty cell
-Rule = tuple[float, int, str]  # balanced accuracy, class, and the rule in words
 
 
 def leak_notes(
@@ -33,14 +32,9 @@ def leak_notes(
 
     The rule is a threshold, a set of categories, or whether the cell is empty. It is found on one
     half of a sample and scored on the other, and the other way round. The sample has equally many
-    nodes of each class, if there are so many.
-
-    Args:
-        labels: Labels of all nodes.
-        nodes: The labelled training nodes.
-        read: Returns the features $[n, D]$ of some nodes, dense or sparse CSR.
-        width: Number of features D.
-        encoding: How columns of a table became these features; else each feature is a column.
+    of the labelled training `nodes` of each class, if there are so many. `read` returns the
+    features $[n, D]$ of some nodes; if no table was encoded, each of the `width` features is a
+    column.
     """
     group = labels.codes[nodes]
     sizes = np.bincount(group, minlength=len(labels.names))
@@ -90,8 +84,11 @@ def _best_rule(
     cells: tuple[np.ndarray, np.ndarray],
     sizes: np.ndarray,
     tested: np.ndarray,
-) -> Rule:
-    """Return the best rule about features $[n, k]$ of a column; `cells` are halves and classes."""
+) -> tuple[float, int, str]:
+    """Return balanced accuracy, class and words of the best rule about features $[n, k]$.
+
+    `cells` are half and class of each node; `sizes` of the classes outside the sample.
+    """
     values, code = _values(x, column)
     shape = (2, len(sizes), len(values))
     count = np.bincount(np.ravel_multi_index((*cells, code), shape), minlength=np.prod(shape))
@@ -127,19 +124,18 @@ def _values(x: Matrix, column: ColumnEncoding) -> tuple[np.ndarray, np.ndarray]:
 
 def _in_words(values: np.ndarray, inside: np.ndarray, kind: str) -> str:
     """Return the rule that a value is one of those in a mask $[m]$, in the units of the table."""
+
+    def text(value: Any) -> str:
+        if kind == "date" and value != EMPTY:
+            return str(np.datetime64(round(value / 3600), "h")).removesuffix("T00")
+        shown = f"'{value}'" if kind == "category" else f"{value:.6g}"
+        return "empty" if value == EMPTY else shown
+
     has_empty, first = bool(values[0] == EMPTY), bool(inside[0])
     if has_empty and (inside[1:] != first).all():
         return "empty" if first else "filled"
     if kind == "category" or np.count_nonzero(np.diff(inside)) > 1:
-        return listed(_text(value, kind) for value in values[inside])
+        return listed(map(text, values[inside]))
     words = ("not before", "before") if kind == "date" else ("at least", "below")
-    bound = _text(values[np.argmax(inside != first)], kind)
+    bound = text(values[np.argmax(inside != first)])
     return "empty or " * (has_empty and first) + f"{words[first]} {bound}"
-
-
-def _text(value: Any, kind: str) -> str:
-    if value == EMPTY:
-        return "empty"
-    if kind == "date":
-        return str(np.datetime64(round(value / 3600), "h")).removesuffix("T00")
-    return f"'{value}'" if kind == "category" else f"{value:.6g}"
