@@ -31,10 +31,9 @@ def leak_notes(
     """Return a message for each column of which one rule tells a class from all others.
 
     The rule is a threshold, a set of categories, or whether the cell is empty. It is found on one
-    half of a sample and scored on the other, and the other way round. The sample has equally many
-    of the labelled training `nodes` of each class, if there are so many. `read` returns the
-    features $[n, D]$ of some nodes; if no table was encoded, each of the `width` features is a
-    column.
+    half of a sample and scored on the other, and the other way round. The sample is drawn from the
+    labelled training `nodes`, equally many of each class if there are so many. `read` returns the
+    features $[n, D]$ of some nodes; without a table, each of the `width` features is a column.
     """
     group = labels.codes[nodes]
     sizes = np.bincount(group, minlength=len(labels.names))
@@ -87,7 +86,7 @@ def _best_rule(
 ) -> tuple[float, int, str]:
     """Return balanced accuracy, class and words of the best rule about features $[n, k]$.
 
-    `cells` are half and class of each node; `sizes` of the classes outside the sample.
+    `cells` are half and class of each node; `sizes` and `tested` are about the classes in training.
     """
     values, code = _values(x, column)
     shape = (2, len(sizes), len(values))
