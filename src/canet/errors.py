@@ -1,5 +1,6 @@
 """Exceptions and warnings for problems that the user can fix."""
 
+import operator
 import re
 import sys
 import warnings
@@ -86,6 +87,18 @@ def check_name(kind: str, name: object, valid: Iterable[str]) -> str:
     if found not in names:
         raise unknown_name(kind, name, names)
     return str(found)
+
+
+def check_integer(name: str, value: Any, low: int, high: int | None = None) -> int:
+    """Return an integer from `low` to `high` as one of Python, or raise an error with its name."""
+    try:
+        number = low - 1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = low - 1
+    if number < low or (high is not None and number > high):
+        limits = f"of at least {low:,}" if high is None else f"from {low:,} to {high:,}"
+        raise InputError(f"{name} is {repr(value)[:60]}: pass an integer {limits}")
+    return number
 
 
 def listed(items: Iterable[Any], count: int | None = None) -> str:

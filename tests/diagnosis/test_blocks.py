@@ -39,7 +39,7 @@ def test_given_blocks_take_column_names(model: Planted) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({}, "blocks is empty"),
+        ({}, "blocks must be"),
         ({"a": []}, "block 'a'"),
         ({"a": [4, 6]}, "4 to 6"),
         ({"a": [-1]}, "-1"),

@@ -297,9 +297,9 @@ def check_graph(
             f"num_nodes is {given}, but x has {n} rows: x must have one row for each node"
         )
     ids = data.get("node_id")
-    if ids is not None and len(ids) != n:
+    if ids is not None and np.shape(ids)[:1] != (n,):
         raise InputError(
-            f"node_id has {len(ids)} entries, but x has {n} rows: pass one id for each node"
+            f"node_id has {np.size(ids)} entries, but x has {n} rows: pass one id for each node"
         )
     weight = data.get("edge_weight")
     if weight is not None:

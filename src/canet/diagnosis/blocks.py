@@ -106,10 +106,8 @@ def _standardised(x: Matrix) -> tuple[Matrix, np.ndarray]:
 
 def _given(given: Mapping[str, Any], names: Sequence[str]) -> Blocks:
     """Check the given blocks, and add a block of all other columns."""
-    if not given:
-        raise InputError(
-            "blocks is empty: pass {name: columns}, or None to find the blocks automatically"
-        )
+    if not given or not isinstance(given, Mapping):
+        raise InputError("blocks must be {name: columns}, or None to find blocks automatically")
     blocks = {str(name): _columns(str(name), given[name], names) for name in given}
     rest = np.setdiff1d(np.arange(len(names)), np.concatenate(list(blocks.values())))
     return blocks | ({OTHERS: rest} if rest.size else {})

@@ -20,11 +20,12 @@ from canet.diagnosis.graph import DiagnosedGraph, read_graph, seen_in_training
 from canet.diagnosis.rendering import render
 from canet.diagnosis.risk import risks_of
 from canet.diagnosis.sections import concept, confidence, environments, expected, reliance, shift
-from canet.errors import InputError, check_name, warn_user
+from canet.errors import InputError, check_integer, check_name, warn_user
 from canet.estimator.classifier import NodeClassifier
 from canet.estimator.held_out import held_out_score
 from canet.models import all_methods
 from canet.scoring.metrics import METRICS
+from canet.util.files import as_path
 from canet.util.progress import Display
 from canet.util.rendering import percent, write_page
 
@@ -139,7 +140,7 @@ class Diagnosis(Evidence):
 
     def save(self, path: str | Path) -> None:
         """Write the diagnosis to a file: `.html` is the page, `.json` all numbers, `.txt` text."""
-        file = check_diagnosis_file(Path(path))
+        file = check_diagnosis_file(as_path(path))
         form = {".html": self.page, ".json": self.to_json, ".txt": self.__str__}[file.suffix]
         write_page(form(), file)
 
@@ -206,7 +207,7 @@ def check_diagnosis_file(path: Path) -> Path:
 
 def parse_condition(condition: str) -> tuple[str, str, str]:
     """`"expected<0.7"` → `("expected", "<", "0.7")`."""
-    parts = re.fullmatch(r"\s*(\w+)\s*([<>])\s*(\d+\.?\d*|\.\d+)\s*", condition)
+    parts = re.fullmatch(r"\s*(\w+)\s*([<>])\s*(\d+\.?\d*|\.\d+)\s*", str(condition))
     if parts is None:
         raise InputError(f"'{condition}' is not a condition: write it as 'expected<0.7'")
     name, sign, limit = parts.groups()
@@ -252,8 +253,10 @@ def diagnose(
     last = TRAINING if new_data is None else NEW
     if data is None and new_data is None:
         raise InputError("there is no graph: pass data, new_data or both")
-    if repeats is not None and (not isinstance(repeats, int) or repeats < 1):
-        raise InputError(f"repeats is {repeats!r}: pass an integer of at least 1")
+    if repeats is not None:
+        check_integer("repeats", repeats, 1)
+    if not isinstance(held_out, int | float) or not 0 <= held_out <= 1:
+        raise InputError(f"held_out is {held_out!r}: pass True, False or a score from 0 to 1")
     graphs = {
         name: read_graph(model, graph, name == TRAINING, nodes if name == last else None)
         for name, graph in given.items()

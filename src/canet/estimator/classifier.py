@@ -19,9 +19,10 @@ from canet.data.raw_graph import Column, GraphLike, NodeSet
 from canet.data.task import ShiftTask
 from canet.data.user_task import warn_scales
 from canet.defaults import changed
-from canet.errors import InputError, check_name, unknown_name, warn_user
+from canet.errors import InputError, unknown_name, warn_user
 from canet.estimator.base import BaseClassifier
 from canet.estimator.inputs import (
+    check_parameters,
     class_weights,
     describe_data,
     graph_to_fit,
@@ -51,6 +52,7 @@ from canet.reading.prepared import PreparedGraph
 from canet.scoring.metrics import METRICS
 from canet.training import Callback
 from canet.util.devices import pick_device
+from canet.util.files import as_path
 from canet.util.jobs import open_pool
 from canet.util.seeds import checked_seed
 
@@ -242,8 +244,6 @@ class NodeClassifier(BaseClassifier):
         if "without" in columns and is_graph(data) and data.get("encoding") is None:
             arrays["without"] = np.atleast_1d(columns.pop("without"))
         settings = self._settings()
-        if self.threads is not None and not 1 <= self.threads <= 1024:
-            raise InputError(f"threads is {self.threads!r}: pass a number from 1 to 1,024, or None")
         if warm_start is not None:
             self._check_earlier(warm_start)
         decide = planner(vars(self), settings)
@@ -327,7 +327,7 @@ class NodeClassifier(BaseClassifier):
             overwrite: Whether to replace a model that is already in the folder.
         """
         check_is_fitted(self)
-        save_classifier(self, Path(path), keep_reference, overwrite)
+        save_classifier(self, as_path(path), keep_reference, overwrite)
 
     @classmethod
     def load(
@@ -337,7 +337,7 @@ class NodeClassifier(BaseClassifier):
         method: MethodClass | None = None,
     ) -> Self:
         """Load a model from a folder; see `canet.load`."""
-        return load_classifier(cls, Path(path), device, method)
+        return load_classifier(cls, as_path(path), device, method)
 
     def _check_earlier(self, earlier: object) -> None:
         """Reject an earlier model that the training of this one cannot continue."""
@@ -361,12 +361,7 @@ class NodeClassifier(BaseClassifier):
         if "patience" in declared or self.patience != PATIENCE:
             changes["patience"] = self.patience
         changes |= {} if self.epochs is None else {"epochs": self.epochs}
-        check_name("metric", self.metric, METRICS)
-        if self.undirected not in (None, True, False):
-            raise InputError(f"undirected is {self.undirected!r}: pass True, False or None")
-        pick_device(self.device)
-        if callable(self.callbacks):
-            raise InputError("callbacks must be a list of functions: pass callbacks=[f]")
+        check_parameters(vars(self))
         get_backbone_name(self.method, self.backbone)
         choice = {n: v for n in ("preset", "time_limit") if (v := getattr(self, n)) is not None}
         if self.compares_models and self.callbacks and (self.n_jobs != 1 or self.ray):
@@ -449,7 +444,7 @@ class NodeClassifier(BaseClassifier):
 
     def _setting_names(self) -> set[str]:
         """Return the names of all settings that are not parameters."""
-        given = [self.method] if isinstance(self.method, type) else []
+        given = [self.method] if hasattr(self.method, "settings_type") else []
         methods = [*all_methods().values(), *given]
         names = {one.name for method in methods for one in fields(method.settings_type)}
         return names - set(NodeClassifier._get_param_names())

@@ -1,7 +1,7 @@
 """The inputs of `NodeClassifier.fit`: the graph, its task and class weights."""
 
 from collections.abc import Callable, Mapping
-from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,23 +10,40 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
 from canet.data.checks import check_columns
-from canet.data.graph import (
-    Graph,
-    checked_graph,
-    is_graph,
-    warn_edges,
-)
-from canet.data.graph_files import ReadOptions, Roles, read_columns, read_graph
+from canet.data.graph import Graph, checked_graph, is_graph, warn_edges
+from canet.data.graph_files import ReadOptions, Roles
+from canet.data.graph_files.read import READ_ARGUMENTS, read_columns
 from canet.data.raw_graph import GraphLike, GraphObject
 from canet.data.task import ShiftTask
 from canet.data.user_task import UserTask, user_task
-from canet.errors import InputError, check_name
+from canet.errors import InputError, check_integer, check_name
 from canet.estimator.base import BaseClassifier
 from canet.estimator.plan import Plan, plan_training
 from canet.methods.base import ModelSettings
+from canet.scoring.metrics import METRICS
+from canet.util.devices import pick_device
 
 TASK_ARGUMENTS = ("train", "valid", "environment", "time", "sample_weight")
-READ_ARGUMENTS = signature(read_graph).parameters.keys() - {"source", "edges", "encoding"}
+
+
+def check_parameters(params: Mapping[str, Any]) -> None:
+    """Reject parameters of a wrong type; settings and `random_state` are checked elsewhere."""
+    check_name("metric", params["metric"], METRICS)
+    pick_device(params["device"])
+    if params["threads"] is not None:
+        check_integer("threads", params["threads"], 1, 1024)
+    functions = params["callbacks"] or []
+    is_list = isinstance(functions, list | tuple)
+    for name, is_valid, valid in (
+        ("undirected", params["undirected"] in (None, True, False), "True, False or None"),
+        ("keep_on_interrupt", params["keep_on_interrupt"] in (True, False), "True or False"),
+        ("verbose", isinstance(params["verbose"], int | np.integer), "0 or 1"),
+        ("ray", isinstance(params["ray"], str | None), "the address of a cluster, 'auto' or None"),
+        ("checkpoints", isinstance(params["checkpoints"], str | Path | None), "a folder or None"),
+        ("callbacks", is_list and all(map(callable, functions)), "a list of functions"),
+    ):
+        if not is_valid:
+            raise InputError(f"{name} is {str(params[name])[:60]!r}: pass {valid}")
 
 
 def planner(params: Mapping[str, Any], settings: ModelSettings) -> Callable[[Graph], Plan]:
@@ -53,7 +70,7 @@ def graph_to_fit(
     in both directions.
     """
     for name in columns:
-        check_name("argument", name, sorted(READ_ARGUMENTS))
+        check_name("argument", name, READ_ARGUMENTS)
     edges = arrays["edges"]
     opened: GraphObject
     if is_graph(data):

@@ -5,8 +5,11 @@ from typing import Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.validation import check_is_fitted
 
+from canet.data.graph import is_graph
 from canet.data.raw_graph import MASKS, GraphObject, NodeSet
+from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
 
 
@@ -36,8 +39,10 @@ class OnGraph(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: NodeSet, y: object = None) -> Self:
         """Train with the labels of the nodes X $[n]$; y is ignored, because the graph has it."""
+        if not is_graph(self.data) or not isinstance(self.model, NodeClassifier):
+            raise InputError("pass OnGraph a NodeClassifier and a Data, as from canet.read_graph")
         self.graph_ = self.data  # the same object in every fold, so that it is checked once
-        if any(self.data.get(name) is not None for name in MASKS.values()):
+        if any(name in self.data for name in MASKS.values()):
             self.graph_ = copy(self.data)
             for name in MASKS.values():
                 self.graph_[name] = None
@@ -47,12 +52,15 @@ class OnGraph(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: NodeSet) -> np.ndarray:
         """Return the most likely class of the nodes X $[n]$."""
+        check_is_fitted(self)
         return self.model_.predict(self.graph_, X)
 
     def predict_proba(self, X: NodeSet) -> np.ndarray:
         """Return the probabilities $[n, C]$ of the nodes X $[n]$."""
+        check_is_fitted(self)
         return self.model_.predict_proba(self.graph_, X)
 
     def score(self, X: NodeSet, y: object = None) -> float:
         """Return the metric of the model on the nodes X $[n]$."""
+        check_is_fitted(self)
         return self.model_.score(self.graph_, X)

@@ -1,7 +1,7 @@
 """All methods and learners by name, and the learner that trains with a method and a backbone."""
 
 from canet.errors import InputError, check_name
-from canet.methods import BACKBONES, METHODS, Backbone, Method, get_backbone, get_method
+from canet.methods import BACKBONES, METHODS, Backbone, Method, get_backbone
 from canet.methods.base import ModelSettings
 from canet.models.base import Learner
 from canet.models.network import Network
@@ -19,10 +19,13 @@ def all_methods() -> dict[str, MethodClass]:
 
 def describe_method(method: str | MethodClass) -> MethodClass:
     """Return the class with name, label and settings of a method or learner."""
-    if isinstance(method, type) and issubclass(method, Learner):
+    if isinstance(method, type) and issubclass(method, Method | Learner):
         return method
     if not isinstance(method, str):
-        return get_method(method)
+        raise InputError(
+            f"method is {str(method)[:60]}: pass a name, such as 'linear' or 'trees', or write a "
+            "learner (https://canet-dev.github.io/canet/research/add-a-learner.html)"
+        )
     if method.lower() in BACKBONES:
         raise InputError(f"'{method}' is a backbone, not a method: pass it as backbone")
     known = all_methods()

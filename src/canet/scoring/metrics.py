@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from canet.errors import InputError, warn_user
+from canet.errors import InputError, check_integer, warn_user
 
 
 @dataclass(frozen=True)
@@ -212,8 +212,7 @@ class Outcome:
 
     def recall_at_k(self, k: int) -> float:
         """Return the recall of the rarer class among the k nodes that most likely have it."""
-        if not isinstance(k, int | np.integer) or k < 1:
-            raise InputError(f"k is {k!r}: pass the number of nodes, 1 or more")
+        check_integer("k", k, 1)
         is_positive = self.y == int(self.rarer or 0)
         ranked = self.margin if self.rarer else -self.margin
         top = ranked.argsort(descending=True, stable=True)[:k]

@@ -56,6 +56,13 @@ def cache_dir() -> Path:
         ) from error
 
 
+def as_path(path: object) -> Path:
+    """Return the path that a user passed as text or as a path."""
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"the path is a {type(path).__name__}: pass the name of a file or folder")
+    return Path(path)
+
+
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path next to `path` and move it into place when the block succeeds.

@@ -23,7 +23,7 @@ from canet.data.graph_files.summary import (
     number_matrix,
 )
 from canet.data.graph_files.values import ArrowColumn, as_text, raise_error
-from canet.errors import check_name, listed
+from canet.errors import InputError, check_name, listed
 from canet.util.memory import check_memory
 from canet.util.sparse import from_scipy
 
@@ -56,6 +56,11 @@ class Roles:
     weight: str | None = None
     source: str | None = None
     target: str | None = None
+
+    def __post_init__(self) -> None:
+        for role, name in vars(self).items():
+            if not isinstance(name, str | None):
+                raise InputError(f"{role} is {str(name)[:60]!r}: pass the name of one column")
 
     def names(self) -> list[str]:
         """Return the distinct names of the columns of nodes with a role."""
@@ -98,7 +103,8 @@ class ReadOptions:
         **roles: str | None,
     ) -> Self:
         """Return the options for arguments of `read_graph`; `without` may be a single name."""
-        names = [without] if isinstance(without, str | int) else without
+        is_list = isinstance(without, Iterable) and not isinstance(without, str)
+        names: Iterable[Any] = without if is_list else [without]  # type: ignore[assignment]
         columns = Roles(**roles, source=source_column, target=target_column)
         return cls(columns, tuple(map(str, names)), fill)
 

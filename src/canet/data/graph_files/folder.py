@@ -80,6 +80,8 @@ class Folder:
                 check_present([encoding.roles.id], nodes.columns, nodes.path)
             features = [c.name for c in encoding.columns if c.kind != "constant"]
             text |= {c.name for c in encoding.columns if c.kind == "category"}
+            for name in {*features} & {*roles.names()}:
+                raise_error(f"column '{name}' is a feature of the model: choose another column")
         table = nodes.read([*features, *roles.names()], text)
         if not table.num_rows:
             raise_error(f"'{nodes.path}' has no rows: add one row for each node")
@@ -200,12 +202,20 @@ def _read_edges(
         report_problem(
             f"'{path}' has {int((~known).sum()):,} of {len(known):,} edges with a node id "
             f"that is not in {nodes}: the first is {end} {cell[:40]!r} in row {row + 1:,}. The "
-            f"node ids are {kind}, the first is {str(ids[0])[:40]!r}: add the missing nodes, "
-            "remove these edges, or choose another id column (id=... or --id)"
+            f"node ids are {kind}, the first is {str(ids[0])[:40]!r}: {_fix_of_ids(folder, table)}"
         )
         edges = edges[:, known]
         weights = None if weights is None else weights[torch.from_numpy(known)]
     return edges, weights
+
+
+def _fix_of_ids(folder: Folder, edges: pa.Table) -> str:
+    """Return how to correct edges whose node ids are not known."""
+    for name in folder.nodes.columns:
+        ids = as_ids(folder.nodes.read([name], text=[name])[name], folder.nodes.is_csv)
+        if all((rows_of_ids(edges[end], ids) >= 0).all() for end in folder.ends):
+            return f"column '{name}' contains all ids of the edges: pass id='{name}' (--id {name})"
+    return "add the missing nodes, remove these edges, or choose another id column (id=... or --id)"
 
 
 def _edge_weights(

@@ -18,11 +18,11 @@ from canet.data.graph_files.arrays import ArrayGraph
 from canet.data.graph_files.encoding import Encoding, ReadOptions, Roles, encode
 from canet.data.graph_files.folder import Folder
 from canet.data.graph_files.leaks import leak_notes
-from canet.data.graph_files.read import graph_path
+from canet.data.graph_files.read import READ_ARGUMENTS, graph_path
 from canet.data.graph_files.summary import ColumnSummary, check_learnable
 from canet.data.labels import check_labels, label_notes
 from canet.data.raw_graph import MASKS, RawGraph
-from canet.errors import InputError, listed
+from canet.errors import InputError, check_name, listed
 from canet.util.console import table_text
 from canet.util.sparse import adjacency, select_rows, to_scipy
 
@@ -118,6 +118,8 @@ def inspect_graph(source: object, edges: object = None, **arguments: Any) -> Ins
     """
     from canet.data.graph_store import is_graph_store
 
+    for name in arguments:
+        check_name("argument", name, READ_ARGUMENTS)
     options = ReadOptions.of(**arguments)
     place = source if edges is None else (source, edges)
     problems: list[str] = []

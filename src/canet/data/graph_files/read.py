@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,12 +106,19 @@ def read_graph(
     return Data(**read_columns(place, options, encoding).to_dict())
 
 
+READ_ARGUMENTS = [*signature(read_graph).parameters.keys() - {"source", "edges", "encoding"}]
+"""Names of the arguments that say how to read a graph."""
+
+
 def read_columns(
     source: object, options: ReadOptions, encoding: Encoding | None = None, in_memory: bool = True
 ) -> RawGraph:
     """Read a graph as `read_graph` does, without PyG; a store stays on disk unless `in_memory`."""
     from canet.data.graph_store import GraphStore, is_graph_store  # needs torch
 
+    if not isinstance(encoding, Encoding | None):
+        given = str(encoding)[:60]
+        raise InputError(f"encoding is {given!r}: pass model.encoding_; files must be UTF-8")
     place = graph_path(source) if isinstance(source, str | Path) else source
     if isinstance(place, Path) and is_graph_store(place):
         place = GraphStore(place)

@@ -287,26 +287,26 @@ def tables_in_memory(source: object) -> tuple[MemoryTable, MemoryTable]:
     """Return the tables of nodes and edges of a networkx graph or of a pair of tables."""
     if _is_from("networkx", source, "adj"):
         return _networkx_tables(source)
-    if isinstance(source, tuple) and len(source) == 2 and is_table(source[0]):
-        if not is_table(source[1]):
-            kind = type(source[1]).__name__
-            raise InputError(
-                f"edges is a {kind}: pass the table of edges; name the label with label"
-            )
-    elif not isinstance(source, tuple | list) or len(source) != 2 or not all(map(is_table, source)):
-        kind = type(source).__name__
+    given, edges = source, None
+    if isinstance(source, tuple | list) and len(source) == 2:
+        given, edges = source
+    if not is_table(given):
+        kind = type(given).__name__
         if kind == "HeteroData":
             raise InputError(
                 "HeteroData has several types of nodes: put all nodes into one table with a column "
                 "for the type, or use data.to_homogeneous() and add one-hot types to x"
             )
-        what = "only one table" if is_table(source) else f"a {kind}"
         raise InputError(
-            f"the graph is {what}: pass a folder with nodes.csv and edges.csv, a tuple of two "
-            "tables (nodes, edges), a networkx graph, or a PyG Data"
+            f"the graph is a {kind}: pass a folder with nodes.csv and edges.csv, a tuple of two "
+            "tables (nodes, edges), a networkx graph, or a PyG Data; for cross_val_score and other "
+            "tools of scikit-learn, use canet.OnGraph"
         )
-    nodes, edges = source
-    return _table(nodes, "nodes"), _table(edges, "edges")
+    if not is_table(edges):
+        raise InputError(
+            f"edges is a {type(edges).__name__}: pass two tables, fit(nodes, edges, label='COLUMN')"
+        )
+    return _table(given, "nodes"), _table(edges, "edges")
 
 
 def _table(source: Any, name: str) -> MemoryTable:
@@ -317,15 +317,13 @@ def _table(source: Any, name: str) -> MemoryTable:
         else:
             table = pa.table(source)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        if mixed := re.search(r"failed for column (.+) with type object", str(error)):
-            column = f"{name}['{mixed[1]}']"
-            raise InputError(
-                f"column '{mixed[1]}' of the table of {name} has values of different types: convert"
-                f" it with {column}.astype(str) or pandas.to_numeric({column}, errors='coerce')"
-            ) from error
+        count = len(source.columns) if hasattr(source, "iloc") else 0
+        for number in range(count if count > 1 else 0):
+            _table(source.iloc[:, [number]], name)  # its error names the column
+        what = f"column '{source.columns[0]}' of the table" if count == 1 else "the table"
         raise InputError(
-            f"the table of {name} cannot be read ({first_line(error)}): give each column one type "
-            "and one name"
+            f"{what} of {name} cannot be read ({first_line(error)}): give each column one type and "
+            "one name, for example with .astype(str) or pandas.to_numeric(…, errors='coerce')"
         ) from error
     return MemoryTable(Path(name), table)
 

@@ -29,7 +29,7 @@ from canet.data.graph_store.index import SPARSE, check_array, read_index
 from canet.data.labels import Labels
 from canet.data.raw_graph import MASKS, RawGraph
 from canet.errors import CanetError, ChecksumError, InputError, MissingFileError, unknown_name
-from canet.util.files import digest_of
+from canet.util.files import as_path, digest_of
 from canet.util.memory import check_memory
 from canet.util.sparse import Csr, from_scipy, to_scipy
 
@@ -65,7 +65,7 @@ class GraphStore:
     """
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+        self.path = as_path(path)
         self._index = index = read_index(self.path)
         self.num_nodes, self.num_edges = index.num_nodes, index.num_edges
         self.num_loops, self.num_features = index.num_loops, index.num_features

@@ -30,8 +30,8 @@ from canet.data.graph_store.index import FORMAT, HEADER_BYTES, INDEX, SPARSE, VE
 from canet.data.graph_store.sorting import MAX_NODES, EdgeSort, first_of_run
 from canet.data.labels import check_labels
 from canet.data.raw_graph import Column, NodeSet
-from canet.errors import InputError, listed
-from canet.util.files import sha256, temporary_folder, write_errors
+from canet.errors import InputError, check_integer, listed
+from canet.util.files import as_path, sha256, temporary_folder, write_errors
 from canet.util.locks import LOCK, remove_abandoned_folders
 from canet.util.schema import pack_json
 
@@ -82,16 +82,12 @@ class GraphStoreWriter:
     def __init__(
         self, path: Path | str, num_nodes: int, *, undirected: bool = False, memory: int = 2**29
     ) -> None:
-        self.path = Path(path)
+        self.path = as_path(path)
         if self.path.exists() or self.path.is_symlink():
             raise InputError(f"'{path}' already exists: choose a new folder, or delete this one")
-        if not 0 < num_nodes <= MAX_NODES:
-            raise InputError(
-                f"num_nodes is {num_nodes:,}, but it must be between 1 and {MAX_NODES:,}"
-            )
-        if memory < MIN_MEMORY:
-            raise InputError(f"memory is {memory:,} bytes, but it must be at least {MIN_MEMORY:,}")
-        self.num_nodes, self.undirected, self.memory = num_nodes, undirected, memory
+        self.num_nodes = check_integer("num_nodes", num_nodes, 1, MAX_NODES)
+        self.memory = check_integer("memory", memory, MIN_MEMORY)
+        self.undirected = undirected
         self._names: dict[str, list[Any]] = {"classes": [], "splits": [], "environments": []}
         self._encoding: Encoding | None = None
         self._arrays: dict[str, StoredArray] = {}
