@@ -102,21 +102,6 @@ def test_processes_choose_as_one_does(place: Path, monkeypatch: pytest.MonkeyPat
     assert one["scores"] == two["scores"]
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--backbone", "sage"), "--backbone"),
-        (("--preset", "linear,slow"), "robust"),
-        (("--set", "tau=2"), "canet"),
-    ],
-)
-def test_what_auto_cannot_take_is_refused(
-    place: Path, options: tuple[str, ...], words: str
-) -> None:
-    assert words in call(place, *FIT, *options, "--out", "model").complaint
-    assert not (place / "model").exists()
-
-
 def test_a_run_of_auto_is_scored_again_and_reported(
     canet: Canet, work: Path, few_models: None
 ) -> None:

@@ -153,34 +153,6 @@ def test_diagnose_prints_text_a_page_and_json(place: Path, tmp_path: Path) -> No
     assert "--training" in call(tmp_path, *command, "--held-out").complaint
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("fit", "january", "--label", "topik", "--out", "m"), "topic"),
-        (("fit", "january", "--label", "topic", "--set", "hiden=3", "--out", "m"), "hidden"),
-        (("fit", "january", "--label", "topic", "--method", "cannet", "--out", "m"), "canet"),
-        (("fit", "january", "--label", "topic", "--metric", "f1", "--out", "m"), "macro_f1"),
-        (("fit", "january", "--label", "topic", "--metric", "roc_auc", "--out", "m"), "two class"),
-        (("fit", "january", "--label", "topic", "--out", "february"), "other files"),
-        (("fit", "january", "--out", "m"), "label"),
-        (("fit", "january", "--epochs", 2, "--set", "epochs=3", "--out", "m"), "--epochs"),
-        (("fit", "nowhere", "--label", "topic", "--out", "m"), "nowhere"),
-        (("predict", "february", "january", "--out", "p.csv"), "no model"),
-        (("predict", "model", "nowhere", "--out", "p.csv"), "nowhere"),
-        (("predict", "model", "january", "--out", "p.xlsx"), ".csv or .parquet"),
-        (("diagnose", "model", "nowhere"), "nowhere"),
-        (("inspect", "nowhere"), "nowhere"),
-    ],
-)
-def test_a_wrong_command_is_rejected_in_one_line_and_leaves_nothing(
-    place: Path, arguments: Sequence[object], words: str
-) -> None:
-    before = sorted(place.rglob("*"))
-    directed = ["--directed"] if arguments[0] == "fit" else []
-    assert words in call(place, *arguments, *directed).complaint
-    assert sorted(place.rglob("*")) == before
-
-
 def region_graph(task: canet.ShiftTask, regions: Sequence[int]) -> tuple[Data, torch.Tensor]:
     """Some regions of Twitch as a graph of its own, and the ids of its nodes in the task."""
     nodes = torch.isin(task.data.environment, torch.tensor(regions)).nonzero().squeeze(1)

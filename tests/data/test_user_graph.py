@@ -263,34 +263,6 @@ def test_undirected_edges_equal_those_of_pyg() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "name"),
-    [
-        ({"x": None}, "x"),
-        ({"edge_index": None}, "edge_index"),
-        ({"y": None}, "y"),
-        ({"edge_index": None, "adj_t": torch.eye(N).to_sparse()}, "adj_t"),
-        ({"num_nodes": 40}, "num_nodes"),
-        ({"node_id": ["a"]}, "node_id"),
-        ({"node_id": list("abcdefgh") * 40}, "node_id"),
-        ({"edge_index": torch.tensor([[0], [12]])}, "edge_index contains node 12"),
-        ({"x": torch.full((N, 2), float("nan"))}, "x .*NaN.* columns 0, 1"),
-        ({"y": LABELS[:5]}, "y"),
-        ({"y": [1, -1] * 6}, "-1"),
-        ({"y": [None] * N}, "train"),
-        ({"train_mask": mask()}, "train"),
-        ({"val_mask": mask(2), "y": ["a", "b", None] * 4}, "valid"),
-        ({"train_mask": torch.ones(5).bool()}, "train"),
-        ({"batch": torch.zeros(5)}, "graph"),
-        ({"environment": [0.5] * N}, "environment"),
-        ({"time": ["2020"] * N}, "time"),
-    ],
-)
-def test_an_invalid_graph_is_rejected(changes: dict[str, Any], name: str) -> None:
-    with pytest.raises(InputError, match=rf"(^|\W){name}\b"):
-        user_task(graph(**changes))
-
-
-@pytest.mark.parametrize(
     ("arguments", "name"),
     [
         ({"train": range(9), "valid": [8, 9]}, "train and valid"),

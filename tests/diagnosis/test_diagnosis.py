@@ -60,16 +60,6 @@ def test_the_headline_is_the_advice_and_the_score(
     assert training_alone.expectation == ""
 
 
-def test_no_graph_no_repeat_and_no_model_are_errors(model: Planted) -> None:
-    with pytest.raises(InputError, match="NodeClassifier"):
-        diagnose("model", random_graph())
-    with pytest.raises(InputError, match="new_data"):
-        diagnose(model)
-    for repeats in (0, 1.5):
-        with pytest.raises(InputError, match="repeats"):
-            diagnose(model, random_graph(), repeats=repeats)
-
-
 def test_each_graph_is_prepared_once(model: Planted) -> None:
     diagnose(model, random_graph(), shifted(), repeats=1)
     assert model.prepared == 2

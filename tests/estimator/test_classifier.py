@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce
 
@@ -140,46 +139,6 @@ def test_parameters_are_stored_untouched_and_cloned() -> None:
         model.set_params(taw=8)
 
 
-@pytest.mark.parametrize(
-    ("params", "words"),
-    [
-        ({"method": "canet", "hiden": 8}, "did you mean 'hidden'"),
-        ({"method": "cannet"}, "did you mean 'canet'"),
-        ({"method": None}, "method 'None'"),
-        ({"method": "erm", "backbone": "gcm"}, "did you mean 'gcn'"),
-        ({"method": "erm", "backbone": 3}, "backbone '3'"),
-        ({"method": "erm", "metric": "acuracy"}, "did you mean 'accuracy'"),
-        ({"method": "erm", "tau": 2}, "no setting 'tau'.* 'canet'"),
-        ({"method": "linear", "patience": 5}, "'linear' has no setting 'patience'"),
-        ({"method": "erm", "undirected": "no"}, "undirected is 'no'"),
-        ({"method": "erm", "threads": 0}, "threads is 0"),
-        ({"method": "erm", "callbacks": print}, "callbacks"),
-        ({"callbacks": [print], "n_jobs": 2}, "n_jobs"),
-        ({"method": "erm", "preset": "robust"}, "no setting 'preset'.* 'auto'"),
-        ({"method": "erm", "time_limit": 9}, "no setting 'time_limit'.* 'auto'"),
-        ({"backbone": "gcn"}, "backbone"),
-        ({"preset": "fastest"}, "fast, robust"),
-        ({"num_environments": 3}, "'canet'"),
-        *(
-            ({"time_limit": wrong}, "'time_limit': it must be a number")
-            for wrong in ("soon", -1, float("nan"), float("inf"), [60])
-        ),
-    ],
-)
-def test_a_wrong_parameter_is_named_before_the_graph_is_read(
-    params: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(InputError, match=words):
-        canet.NodeClassifier(**params).fit(None)
-
-
-def test_nothing_is_predicted_before_fit() -> None:
-    with pytest.raises(NotFittedError):
-        canet.NodeClassifier().predict(small_user_graph())
-    with pytest.raises(NotFittedError):
-        canet.NodeClassifier().save("nowhere")
-
-
 def test_predictions_that_are_not_finite_are_an_error(model: canet.NodeClassifier) -> None:
     new = small_user_graph()
     unit = model.fitted_.method.model.phi_in.weight.abs().sum(dim=1).argmax()
@@ -222,12 +181,6 @@ def test_class_weights_move_predictions_towards_the_heavy_class() -> None:
     ]
     assert shares[1] > shares[0]
     fitted(data, class_weight="balanced")
-
-
-@pytest.mark.parametrize("weight", ["ballanced", {True: -1.0}, {"dog": 1.0}, 3, {True: "x"}])
-def test_class_weights_that_do_not_fit_are_an_error(weight: Any) -> None:
-    with pytest.raises(InputError, match="class_weight"):
-        fitted(two_classes(), class_weight=weight)
 
 
 def test_a_seed_and_a_number_of_jobs_are_whole_numbers_and_a_missing_seed_is_drawn() -> None:
