@@ -211,8 +211,10 @@ def _read_edges(
 
 def _fix_of_ids(folder: Folder, edges: pa.Table) -> str:
     """Return how to correct edges whose node ids are not known."""
-    for name in folder.nodes.columns:
-        ids = as_ids(folder.nodes.read([name], text=[name])[name], folder.nodes.is_csv)
+    names = folder.nodes.columns
+    nodes = folder.nodes.read(names, text=names)
+    for name in names:
+        ids = as_ids(nodes[name], folder.nodes.is_csv)
         if all((rows_of_ids(edges[end], ids) >= 0).all() for end in folder.ends):
             return f"column '{name}' contains all ids of the edges: pass id='{name}' (--id {name})"
     return "add the missing nodes, remove these edges, or choose another id column (id=... or --id)"
