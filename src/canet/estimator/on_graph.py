@@ -42,7 +42,7 @@ class OnGraph(ClassifierMixin, BaseEstimator):
         if not is_graph(self.data) or not isinstance(self.model, NodeClassifier):
             raise InputError("pass OnGraph a NodeClassifier and a Data, as from canet.read_graph")
         self.graph_ = self.data  # the same object in every fold, so that it is checked once
-        if any(name in self.data for name in MASKS.values()):
+        if any(self.data.get(name) is not None for name in MASKS.values()):
             self.graph_ = copy(self.data)
             for name in MASKS.values():
                 self.graph_[name] = None
