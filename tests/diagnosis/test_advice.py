@@ -13,7 +13,6 @@ from canet.diagnosis.advice import (
     CHECK_MEASURED,
     LARGE_LOSS,
     MEASURE,
-    MIN_LOSS,
     STOP,
     USE,
     Evidence,
@@ -27,6 +26,7 @@ from canet.diagnosis.sections.shift import ClassShare, Part, Shift
 from canet.scoring.intervals import Estimate
 
 VALID, BASE = 0.9, 0.5
+LIMIT = VALID - LARGE_LOSS
 LOST = VALID - MAX_LOSS["held_out"] - 0.01
 
 
@@ -35,7 +35,7 @@ def near(value: float, width: float = 0.001) -> Estimate:
 
 
 SCORE = ExpectedScore(
-    "accuracy", "held_out", VALID, 0.8, 1.0, VALID, VALID, VALID, VALID, BASE, nan, 100, None
+    "accuracy", "held_out", VALID, 0.8, 1.0, VALID, VALID, VALID, BASE, nan, 100, None
 )
 SWAP = RenamedClasses(near(0.2), near(0.9), {0: 1, 1: 0})
 DEGREES = Part("degrees", 0.5, "", 0.0, before=4.0, after=1.0)
@@ -61,12 +61,12 @@ def test_without_findings_the_model_is_used(calm: Evidence) -> None:
         ({"value": BASE, "validation": BASE}, STOP, "always answering a: accuracy 50 %"),
         ({"value": BASE + 0.03, "validation": BASE + 0.03}, USE, ""),
         ({"actual": near(BASE), "validation": BASE}, STOP, "always answering a"),
-        ({"actual": near(BASE, 0.1), "validation": BASE + 0.08}, USE, ""),  # few labels
+        ({"actual": near(BASE, 0.1), "validation": BASE + 0.08}, CHECK_MEASURED, "40 to 60 %"),
         ({"metric": "roc_auc", "value": 0.5, "validation": 0.5}, STOP, "better than chance"),
-        ({"actual": near(VALID - LARGE_LOSS - 0.01)}, STOP, "lost 11 points"),
-        ({"actual": near(VALID - MIN_LOSS - 0.01)}, CHECK_MEASURED, "lost 6 points"),
-        ({"actual": near(VALID - MIN_LOSS - 0.01, 0.05)}, USE, ""),  # within the sampling error
-        ({"actual": near(0.75), "validation_low": 0.7}, USE, ""),  # few validation nodes
+        ({"actual": Estimate(0.75, 0.7, LIMIT)}, STOP, "lost 15 points"),
+        ({"actual": Estimate(0.75, 0.7, LIMIT + 0.01)}, CHECK_MEASURED, "70 to 81 %"),
+        ({"actual": Estimate(0.85, LIMIT, 0.9)}, CHECK_MEASURED, "Cannot tell yet: 80 to 90 %"),
+        ({"actual": Estimate(0.85, LIMIT + 0.01, 0.88)}, USE, ""),
         (
             {"value": LOST, "held_out": 0.7},
             CHECK,

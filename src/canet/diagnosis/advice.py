@@ -13,7 +13,7 @@ from canet.diagnosis.sections.shift import Shift
 from canet.scoring.metrics import METRICS
 from canet.util.rendering import percent
 
-LARGE_LOSS = 0.1  # of the score, after which a model should not be used as it is
+LARGE_LOSS = 0.1  # of the score since the validation nodes; a model that has lost it is not used
 MIN_LOSS = 0.05  # of the score, that is worth a sentence
 LATE_DATES = 0.9  # shift of a column of dates that is a reason not to use it
 NUM_LABELS = 50
@@ -91,14 +91,21 @@ def _about_score(model: ModelSummary, expected: ExpectedScore) -> Iterator[Findi
             "label better.",
             STOP,
         )
-    kept = min(expected.validation - MIN_LOSS, expected.validation_low)
-    if actual and not expected.renamed and actual.high < kept:
-        lost = expected.validation - actual.value
+    measured = None if expected.renamed else actual
+    limit = expected.validation - LARGE_LOSS
+    if measured and measured.high <= limit:
         yield Finding(
-            f"It has lost {percent(lost)} points since the validation nodes "
-            f"({percent(expected.validation)} %).",
+            f"It has lost {percent(expected.validation - measured.value)} points since the "
+            f"validation nodes ({percent(expected.validation)} %).",
             "Train again with labelled nodes of the new graph.",
-            STOP if lost >= LARGE_LOSS else CHECK,
+            STOP,
+        )
+    elif measured and measured.low <= limit:
+        ends = f"{percent(measured.low)} to {percent(measured.high)} %"
+        yield Finding(
+            f"Cannot tell yet: {ends}, on validation nodes {percent(expected.validation)} %.",
+            "Label more nodes, a random sample, or train again with those that have labels.",
+            CHECK,
         )
     if actual is None and expected.warns:
         signs = []

@@ -68,7 +68,6 @@ class ExpectedScore:
     low: float
     high: float
     validation: float  # the metric on validation nodes
-    validation_low: float  # low end of its interval
     # Mean over held-out parts of the training data, predicted by a model that was trained without
     # them; NaN if unknown.
     held_out: float
@@ -185,7 +184,6 @@ def expected_score(
         low=float(np.clip(estimate + low, 0, value)),
         high=float(np.clip(estimate + high, value, 1)),
         validation=before.value,
-        validation_low=before.low,
         held_out=held_out,
         confidence=confidence,
         baseline=float(scorer.pseudo_values(answer, truth).mean()),
