@@ -12,6 +12,7 @@ from canet.diagnosis import Diagnosis, diagnose
 from canet.diagnosis.blocks import OTHERS
 from canet.diagnosis.risk import MAX_ROWS, Risk, risks_of
 from canet.scoring.intervals import Estimate
+from tests.support.orders import fitted_to_orders, orders
 
 N, DRAWS = 400, 3
 VALID = np.arange(N) >= 200
@@ -113,3 +114,16 @@ def test_all_other_columns_are_no_risk_unless_they_are_all_columns(complete: Dia
     found = risks(complete, {OTHERS: 0.5, "b": 0.1}, {OTHERS: 0.9, "b": 0.2})
     assert [one.name for one in found] == ["b"]
     assert [one.name for one in risks(complete, {OTHERS: 0.5}, {})] == [OTHERS]
+
+
+def test_shares_of_values_are_in_percent_and_the_same_for_every_new_graph() -> None:
+    model = fitted_to_orders()
+    names = model.feature_names_in_.tolist()
+    on, empty = model.reference_.x.mean(dim=0)[
+        [names.index("signal=on"), names.index("late=empty")]
+    ]
+    for seed in range(6):
+        new = orders(seed + 1, on=0.9 + 0.01 * seed, filled=0.0)
+        rows = {one.name: one.column for one in diagnose(model, None, new, repeats=1).risks}
+        assert rows["signal"].means == (f"on {100 * on:.0f} %", f"{90 + seed} %")
+        assert rows["late"].means == (f"empty {100 * empty:.0f} %", "100 %")

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from canet.data.graph_files.encoding import Encoding
+from canet.util.rendering import amount, percent
 from canet.util.sparse import Matrix
 
 CLEAR_EFFECT, CLEAR_P_VALUE = 0.1, 0.05
@@ -30,6 +31,15 @@ class ColumnShift:
     after: float
     p_value: float  # Benjamini-Hochberg-corrected for the number of columns
     is_date: bool = False  # the means are seconds since 1970
+    # The category that this column of zeros and ones marks, or `empty`; the means are its shares.
+    value: str = ""
+
+    @property
+    def means(self) -> tuple[str, str]:
+        """The means in training and on the new graph as text: `signal 89 %` and `94 %`."""
+        if self.value:
+            return f"{self.value} {percent(self.before)} %", f"{percent(self.after)} %"
+        return amount(self.before, self.is_date), amount(self.after, self.is_date)
 
     @property
     def has_shifted(self) -> bool:
@@ -57,8 +67,9 @@ def column_shifts(before: Matrix, after: Matrix, names: Sequence[str]) -> list[C
 
 def in_table_units(columns: Sequence[ColumnShift], encoding: Encoding) -> list[ColumnShift]:
     """Convert the means of standardised columns back to the units of the input table."""
+    sources = (encoding.columns[number] for number in encoding.sources)
     return [
-        column
+        replace(column, value=column.name.removeprefix(source.name).removeprefix("="))
         if scale is None
         else replace(
             column,
@@ -66,7 +77,7 @@ def in_table_units(columns: Sequence[ColumnShift], encoding: Encoding) -> list[C
             after=scale.mean + scale.std * column.after,
             is_date=scale.kind == "date",
         )
-        for column, scale in zip(columns, encoding.scales, strict=True)
+        for column, scale, source in zip(columns, encoding.scales, sources, strict=True)
     ]
 
 
