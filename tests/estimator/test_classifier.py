@@ -16,6 +16,7 @@ from canet.data.graph_files import write_npz
 from canet.errors import CanetError, InputError, InputWarning
 from canet.estimator import classifier
 from canet.util.torch_state import limited_threads
+from tests.support.orders import orders
 from tests.support.user_graphs import NAMES, small_user_graph
 
 QUICK = {"method": "canet", "epochs": 15, "hidden": 8, "device": "cpu", "verbose": 0}
@@ -305,3 +306,15 @@ def test_a_small_graph_trains_with_one_thread(monkeypatch: pytest.MonkeyPatch) -
         with limited_threads(2):
             result = fitted(epochs=2, threads=threads, device="cpu").fitted_.result
         assert f", {used} thread" in result.device
+
+
+def test_ignored_columns_are_reported_once_for_a_model_and_again_if_they_change() -> None:
+    nodes, edges = orders()
+    edges["speed"] = 1.0
+    model = canet.NodeClassifier("linear", undirected=True)
+    with pytest.warns(InputWarning, match="ignored: speed"):
+        model.fit((nodes, edges), label="is_late")
+    with pytest.warns(InputWarning) as caught:  # noqa: PT031
+        for extra in ("fee", "fee", "tax"):
+            model.predict((nodes.assign(**{extra: 1}), edges))
+    assert [str(one.message).rpartition(" ")[2] for one in caught] == ["fee", "tax"]

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,7 +55,7 @@ def predict(
     check_target(out)
     _check_is_not_input(out, graph)
     limit = _threshold(threshold)
-    data, classifier = _open(model, graph, device, columns)
+    classifier, data = _open(model, device, columns, graph)
     chosen = None if nodes is None else choose_nodes(data, nodes)
     summary = write_predictions(classifier, data, out, chosen, calibrated, limit, recall_at)
     if limit is not None:
@@ -136,8 +137,7 @@ def diagnose(
         parse_condition(condition)
     if out is not None:
         _check_is_not_input(check_diagnosis_file(out), graph)
-    data, classifier = _open(model, graph, device, columns)
-    before = None if training is None else _open(model, training, device, columns)[0]
+    classifier, data, before = _open(model, device, columns, graph, training)
     classifier.verbose = not output.silent
     chosen = None if nodes is None else choose_nodes(data, nodes)
     found = run(classifier, before, data, nodes=chosen, repeats=repeats, held_out=held_out)
@@ -174,11 +174,17 @@ def _check_is_not_input(out: Path, graph: Path) -> None:
         raise CanetError(f"'{out}' is a file of the graph: choose another file for --out")
 
 
-def _open(model: Path, graph: Path, device: str, columns: options.KnownColumnOptions) -> Any:
-    """Return the graph, encoded for the model, and the model; a graph store stays on disk."""
-    from canet.data.graph_files import ReadOptions, Roles, read_columns
+def _open(
+    model: Path, device: str, columns: options.KnownColumnOptions, *graphs: Path | None
+) -> Any:
+    """Return the model and the graphs, encoded for the model; a graph store stays on disk."""
+    from canet.data.graph_files import Roles, read_columns
     from canet.estimator.classifier import load
 
     classifier = load(model, device)
-    chosen = ReadOptions(Roles(columns.id, columns.label), earlier=classifier.array_names_)
-    return read_columns(graph, chosen, classifier.encoding_, in_memory=False), classifier
+    chosen = replace(classifier.read_options(), roles=Roles(columns.id, columns.label))
+    encoding = classifier.encoding_
+    return classifier, *(
+        None if graph is None else read_columns(graph, chosen, encoding, in_memory=False)
+        for graph in graphs
+    )

@@ -78,8 +78,7 @@ class BaseClassifier(ClassifierMixin, BaseEstimator):
         if is_graph(data):
             given = data
         else:
-            options = ReadOptions(earlier=self.array_names_)
-            given = read_columns(data, options, self.encoding_, in_memory)
+            given = read_columns(data, self.read_options(), self.encoding_, in_memory)
         encoding = given.get("encoding")
         if encoding is None or encoding == self.encoding_:
             return given
@@ -101,6 +100,11 @@ class BaseClassifier(ClassifierMixin, BaseEstimator):
         opened.x, opened.encoding = again.x, again.encoding
         opened.edge_weight = again.get("edge_weight")
         return opened
+
+    def read_options(self) -> ReadOptions:
+        """Return how this model reads graphs: it warns of the same ignored columns once."""
+        self._reported = getattr(self, "_reported", set[tuple[str, ...]]())
+        return ReadOptions(earlier=self.array_names_, reported=self._reported)
 
     def prepare(self, data: GraphLike | Reader, batch: Column | None = None) -> Reader:
         """Check and normalise a graph once; pass the result instead of `data` to several calls."""

@@ -274,6 +274,8 @@ class NodeClassifier(BaseClassifier):
         self.history_, self.selected_epoch_ = dict(fitted.training.history), result.selected_epoch
         self.environments_seen_, self.findings_ = result.environments_seen, result.findings
         self._set_encoding(opened.get("encoding"))
+        source = opened.get("source")
+        self._reported = source.options.reported if source else set()
         self.data_ = describe_data(task, seed)
         self.both_ways_, self.array_names_ = how_to_read(opened, self.undirected)
         self.calibration_ = reference.calibrate(self.metric, weights is not None)

@@ -78,11 +78,12 @@ class ArrayGraph:
         if not set(SPARSE) <= set(self.arrays):
             check_present(["x"], self.arrays, path, "array")
 
-    def ignored(self) -> list[str]:
-        """Return a message about unused arrays, if there are any."""
+    def ignored(self, options: ReadOptions) -> list[str]:
+        """Return a message about unused arrays, if the options report them."""
         used = {*OTHER_ARRAYS, *self.roles.names(), self.roles.weight}
         extra = [name for name in self.arrays if name not in used]
-        return [f"'{self.path}': these arrays are ignored: {listed(extra)}"] if extra else []
+        is_new = options.reports(extra)
+        return [f"'{self.path}': these arrays are ignored: {listed(extra)}"] if is_new else []
 
     def features(self) -> Any:
         """Return the stored features: an array, a tensor, or a scipy matrix."""
@@ -210,7 +211,7 @@ def read_arrays(path: Path, requested: ReadOptions, encoding: Encoding | None) -
         data.left_out = arrays.without
     if own is not None:
         data.encoding = own
-    for line in arrays.ignored():
+    for line in arrays.ignored(requested):
         warn_user(line)
     return data
 

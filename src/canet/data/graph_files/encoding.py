@@ -1,7 +1,7 @@
 """The encoding of table columns as features: learnt on one graph, applied to later graphs."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, get_args
@@ -88,6 +88,8 @@ class ReadOptions:
     fill: Fill = "mean"
     held_out: np.ndarray | None = None  # rows of test nodes, if there is no column of splits
     earlier: Roles = Roles()  # names of the arrays of training, if they are not the default
+    # Names of ignored columns that a warning listed. A model reads all graphs with the same set.
+    reported: set[tuple[str, ...]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         check_name("fill", self.fill, get_args(Fill))
@@ -107,6 +109,12 @@ class ReadOptions:
         names: Iterable[Any] = without if is_list else [without]  # type: ignore[assignment]
         columns = Roles(**roles, source=source_column, target=target_column)
         return cls(columns, tuple(map(str, names)), fill)
+
+    def reports(self, ignored: Sequence[str]) -> bool:
+        """Whether to warn about ignored columns: there are some, and it is the first time."""
+        is_new = bool(ignored) and tuple(ignored) not in self.reported
+        self.reported.add(tuple(ignored))
+        return is_new
 
 
 @dataclass(frozen=True)

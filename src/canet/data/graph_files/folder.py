@@ -100,8 +100,8 @@ class Folder:
         """Names of the columns of the edges with source and target."""
         return [str(self.roles.source), str(self.roles.target)]
 
-    def ignored(self, encoding: Encoding | None = None) -> list[str]:
-        """Return a message about the unused columns of each file, if there are any."""
+    def ignored(self, options: ReadOptions, encoding: Encoding | None = None) -> list[str]:
+        """Return a message about the unused columns of each file that the options report."""
         read = {*self.ends, self.roles.weight}
         extra = {self.edges.path: [name for name in self.edges.columns if name not in read]}
         if encoding is not None:
@@ -113,7 +113,7 @@ class Folder:
             f"'{path}': these columns are ignored: {listed(names)}"
             + hint * (path == self.edges.path and self.roles.weight is None)
             for path, names in extra.items()
-            if names
+            if options.reports(names)
         ]
 
     def suspicious_columns(self) -> list[str]:
@@ -179,7 +179,7 @@ def read_folder(source: object, requested: ReadOptions, encoding: Encoding | Non
     graph = folder.graph(raise_error)
     graph.x, graph.encoding = x, used
     pa.default_memory_pool().release_unused()
-    for line in [*messages, *folder.ignored(encoding), *differences]:
+    for line in [*messages, *folder.ignored(requested, encoding), *differences]:
         warn_user(line)
     return graph
 

@@ -161,7 +161,7 @@ def inspect_graph(source: object, edges: object = None, **arguments: Any) -> Ins
         edges=edge_statistics(graph.edge_index.numpy(), nodes),
         columns=[*_report_roles(opened.roles, graph, opened.has_dates), *columns],
         notes=[] if encoding is None else encoding.notes(),
-        warnings=problems + opened.ignored(),
+        warnings=problems + opened.ignored(options),
         encoding=encoding,
     )
     _add_counts(inspection, graph, opened.has_dates, read)
