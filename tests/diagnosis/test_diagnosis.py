@@ -145,9 +145,11 @@ def test_only_the_chosen_nodes_are_diagnosed() -> None:
         diagnose(model, None, new, nodes=np.zeros(n, dtype=bool))
 
 
-def test_training_nodes_in_the_new_graph_give_a_warning() -> None:
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_training_nodes_in_the_new_graph_give_a_warning(has_ids: bool) -> None:
     data = small_user_graph()
-    data.node_id = np.array([f"n{i}" for i in range(data.num_nodes)])
+    if has_ids:
+        data.node_id = np.array([f"n{i}" for i in range(data.num_nodes)])
     train = np.arange(30)
     model = NodeClassifier("erm", epochs=2, undirected=True).fit(data, train=train)
     with pytest.warns(InputWarning, match=r"of the .* labelled nodes .* were training nodes"):
@@ -156,6 +158,8 @@ def test_training_nodes_in_the_new_graph_give_a_warning() -> None:
     later = data.clone()  # the same ids, but other features for most nodes
     later.x[5:] += 1
     diagnose(model, None, later, repeats=1)
+    with pytest.warns(InputWarning, match="24 of the 60"):
+        diagnose(model, data, data, repeats=1)
 
 
 def test_training_nodes_in_a_sample_are_not_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ import scipy.sparse as sp
 import torch
 from torch_geometric.data import Data
 
-from canet.diagnosis.graph import read_graph, sample, seed_of
+from canet.diagnosis.graph import read_graph, sample, seed_of, seen_in_training
 from tests.support.planted import neighbours_sign, planted, random_graph, sign_of
 
 
@@ -85,3 +85,25 @@ def test_the_seed_is_the_models() -> None:
     data = random_graph(n=3)
     assert seed_of(planted(sign_of(3), data, random_state=np.int64(7))) == 7
     assert seed_of(planted(sign_of(3), data, random_state=None)) == 0
+
+
+def test_without_ids_training_nodes_are_found_by_features_that_are_unlike_others() -> None:
+    data = random_graph(n=60)
+    model = planted(sign_of(3), data)
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
+    later = Data(torch.cat([data.x[order], random_graph(n=40, seed=1).x]), data.edge_index)
+    later.x[0] = later.x[1]  # two nodes with equal rows prove nothing
+    for kind in (later.x, later.x.to_sparse_csr()):
+        graph = read_graph(model, Data(kind, data.edge_index))
+        seen = seen_in_training(graph, model.reference_)
+        assert np.flatnonzero(seen).tolist() == list(range(2, 60))
+    few = read_graph(model, Data(later.x[40:], data.edge_index[:, :0]))  # 20 of 60 nodes
+    assert not seen_in_training(few, model.reference_).any()
+
+
+def test_equal_rows_of_other_nodes_are_chance() -> None:
+    data, later = (random_graph(n=3000, columns=4, seed=seed) for seed in (0, 1))
+    for one in (data, later):
+        one.x = (2 * one.x).round()  # of 3,000 rows, 400 occur once
+    seen = seen_in_training(read_graph(model := planted(sign_of(3), data), later), model.reference_)
+    assert not seen.any()

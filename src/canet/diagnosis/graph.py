@@ -15,6 +15,7 @@ from canet.data.graph import match_classes
 from canet.data.labels import check_labels
 from canet.data.raw_graph import GraphLike, NodeSet
 from canet.data.task import sample_nodes
+from canet.diagnosis.columns import nonzero_entries
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
 from canet.estimator.plan import fits_in_memory
@@ -28,6 +29,7 @@ from canet.scoring.metrics import METRICS, Metric
 from canet.util.sparse import Matrix, components, to_matrix
 
 MIN_PAIRS = 10_000  # of nodes, whose order is compared
+MIN_EQUAL = 10  # rows of features without which equal ones may be chance
 
 
 def seed_of(model: NodeClassifier) -> int:
@@ -213,7 +215,9 @@ def seen_in_training(graph: DiagnosedGraph, reference: Reference) -> np.ndarray:
     """Mask $[N]$ of the nodes that have the id and the features of a sampled training node.
 
     If most nodes with the id of a training node have other features, the graphs are different ones
-    with the same ids, and equal features are chance.
+    with the same ids, and equal features are chance. Then, and without ids, nodes are compared by
+    features that no other node has. In samples of one distribution, at most $1/e$ of these are in
+    both, so the nodes are the same if most are, of one graph, and there are enough.
     """
     seen = np.zeros(graph.num_nodes, dtype=bool)
     ids = id_checksums(graph.node_id, torch.arange(graph.num_nodes)).numpy()
@@ -224,7 +228,22 @@ def seen_in_training(graph: DiagnosedGraph, reference: Reference) -> np.ndarray:
         differs = differs.toarray().ravel() if sp.issparse(differs) else differs
         is_same = differs == 0
         seen[rows] = is_same & (is_same.mean() > 0.5)
+    if not seen.any():
+        only = [_rows_once(x) for x in (graph.x, to_matrix(reference.x))]
+        _, same, _ = np.intersect1d(only[0][0], only[1][0], True, return_indices=True)
+        if same.size >= max(MIN_EQUAL, min(len(one[0]) for one in only) / 2):
+            seen[only[0][1][same]] = True
     return seen
+
+
+def _rows_once(x: Matrix) -> tuple[np.ndarray, np.ndarray]:
+    """Checksums of the rows of features $[N, D]$ that occur once, and their row numbers."""
+    factors = np.random.default_rng(0).integers(2**64, size=x.shape[1], dtype=np.uint64)
+    sums = np.zeros(x.shape[0], np.uint64)
+    for column, (rows, values) in zip(factors, nonzero_entries(x), strict=True):
+        sums[rows] += column * values.astype(np.float32).view(np.uint32)
+    found, first, counts = np.unique(sums, return_index=True, return_counts=True)
+    return found[counts == 1], first[counts == 1]
 
 
 def sample(size: int, max_size: int, random: np.random.Generator) -> np.ndarray:
