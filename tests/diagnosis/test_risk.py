@@ -64,6 +64,8 @@ def test_permutation_by_hand_gives_the_printed_reliance(
     del new.y
     found = diagnose(model, data if has_labels else None, new)
     used, rows = (data, VALID) if has_labels else (new, np.full(N, True))
+    known = model.reference_.x  # without the training graph, donors are training nodes
+    donors = used.x if has_labels else torch.cat([known, known])
     before = model.predict_proba(used)[rows]
     assert len(found.risks) == MAX_ROWS
     assert max(risk.reliance.value for risk in found.risks) > 0.02
@@ -72,7 +74,7 @@ def test_permutation_by_hand_gives_the_printed_reliance(
         for _ in range(DRAWS):
             changed = used.clone()
             changed.x = used.x.clone()
-            changed.x[:, column] = used.x[random.permutation(N), column]
+            changed.x[:, column] = donors[random.permutation(N), column]
             after = model.predict_proba(changed)[rows]
             given = (data.y.numpy()[VALID], before, after) if has_labels else (before, after)
             sizes.append((loss if has_labels else change)(model.metric, *given))

@@ -16,6 +16,7 @@ from canet.data.labels import check_labels
 from canet.data.raw_graph import GraphLike, NodeSet
 from canet.data.task import sample_nodes
 from canet.diagnosis.columns import nonzero_entries
+from canet.diagnosis.perturb import draw_donors
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
 from canet.estimator.plan import fits_in_memory
@@ -64,6 +65,7 @@ class DiagnosedGraph:
     # Rows $[n]$ of the nodes to diagnose: validation nodes of the training graph, else all.
     rows: np.ndarray
     size: tuple[int, int]  # number of nodes and edges; of the whole graph, if this is a part of it
+    donors: Tensor | None = None  # features $[d, D]$ that replace others; None: those of the nodes
 
     @property
     def num_nodes(self) -> int:
@@ -130,14 +132,24 @@ class DiagnosedGraph:
         """Log probabilities $[N, C]$, which are the logits up to a constant per node."""
         return np.log(np.maximum(self.probabilities, np.finfo(np.float64).tiny))
 
+    def draw_donors(self, random: np.random.Generator) -> np.ndarray:
+        """Draw for each node the node whose values it gets, for `replacing`."""
+        if self.donors is None:
+            return draw_donors(self.num_nodes, random, self.environment)
+        own = self.num_nodes + np.arange(len(self.donors))  # the donors keep their values
+        return np.append(random.choice(own, self.num_nodes), own)
+
     def replacing(self, columns: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the function: donors $[N]$ → logits $[n, C]$ with these columns of the donors."""
+        """Return the function: drawn donors → logits $[n, C]$ with these columns of the donors."""
         change = self._replacing(columns)
         return lambda donors: change(donors).double().numpy()
 
     @cached_property
     def _replacing(self) -> Replacing:
-        return self.fitted.replacing(self.prepared, torch.from_numpy(self.rows))
+        prepared = self.prepared
+        if self.donors is not None:
+            prepared = prepared.with_nodes(self.donors)
+        return self.fitted.replacing(prepared, torch.from_numpy(self.rows))
 
     def predict_edges(self, edge_index: Tensor, edge_weight: Tensor | None = None) -> np.ndarray:
         """Logits $[n, C]$ with other edges $[2, E]$ and weights $[E]$."""

@@ -11,7 +11,7 @@ import torch
 from canet.diagnosis.columns import moments
 from canet.diagnosis.graph import sample
 from canet.scoring.intervals import Estimate, auc, auc_variance, normal
-from canet.util.sparse import Matrix
+from canet.util.sparse import Matrix, stacked
 
 MAX_ROWS = 2000  # per sample
 MAX_COLUMNS = 64
@@ -68,7 +68,7 @@ def two_sample_test(
         nodes = match_nodes(*chosen)
     else:
         nodes = nodes[np.concatenate([rows[0], first.shape[0] + rows[1]])]
-    x, fold = _stacked(*chosen), _folds(nodes, random)
+    x, fold = stacked(*chosen), _folds(nodes, random)
     if sp.issparse(x) and x.shape[1] <= MAX_COLUMNS:
         x = x.toarray()
     y = np.repeat([0, 1], [part.shape[0] for part in chosen])
@@ -106,7 +106,7 @@ def match_nodes(first: Matrix, second: Matrix) -> np.ndarray:
     """
     from sklearn.neighbors import NearestNeighbors
 
-    x = _stacked(first, second)
+    x = stacked(first, second)
     deviation = moments(x)[1]
     directions = np.random.default_rng(0).normal(size=(x.shape[1], NUM_PROJECTIONS))
     points = x @ (directions / np.where(deviation > 0, deviation, 1)[:, None])
@@ -139,11 +139,6 @@ def _classifier(x: Matrix, seed: int) -> Any:
         return trees
     scaler = StandardScaler(with_mean=not sp.issparse(x))
     return make_pipeline(scaler, TruncatedSVD(MAX_COLUMNS, random_state=seed), trees)
-
-
-def _stacked(first: Matrix, second: Matrix) -> Matrix:
-    parts = first, second
-    return sp.vstack(parts).tocsr() if sp.issparse(first) else np.concatenate(parts)
 
 
 def _folds(nodes: np.ndarray, random: np.random.Generator) -> np.ndarray:

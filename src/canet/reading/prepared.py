@@ -8,6 +8,7 @@ from typing import Self
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from canet.data.graph import Graph
 from canet.data.task import ShiftTask
@@ -17,7 +18,7 @@ from canet.reading.rows import RowReader, pinned
 from canet.reading.scaling import CPU, Scaler, prepare_features
 from canet.util.devices import has_room
 from canet.util.memory import return_freed_memory
-from canet.util.sparse import Csr
+from canet.util.sparse import Csr, from_matrix, stacked, to_matrix
 
 MAX_KEPT = 2**20
 """Numbers of features up to which columns and edges are kept from one model to the next."""
@@ -154,6 +155,16 @@ class PreparedGraph:
         other._features, other._scalers = {}, {}
         other.neighbours = other.neighbour_rows = None
         return other
+
+    def with_nodes(self, x: Tensor) -> "PreparedGraph":
+        """Return the same graph with more nodes $[n, D]$ without edges: a graph of their own."""
+        own, degree, count = self.data, self.known_degree, x.shape[0]
+        batch = torch.zeros(own.num_nodes).long() if own.batch is None else own.batch
+        batch = torch.cat([batch, (batch.max() + 1).expand(count)])
+        both = from_matrix(stacked(to_matrix(own.x), to_matrix(x)))
+        graph = Graph(both, own.edge_index, own.edge_weight, batch=batch)
+        degree = None if degree is None else F.pad(degree, (0, count))
+        return PreparedGraph(graph, typical=self._typical, degree=degree)
 
     def with_edges(self, edge_index: Tensor, edge_weight: Tensor | None, graph: Tensor) -> Self:
         """Return the same nodes, scaled in the same way, with other edges $[2, E]$ and weights.

@@ -106,6 +106,13 @@ def from_matrix(matrix: Matrix) -> Tensor:
     return from_scipy(matrix) if sp.issparse(matrix) else torch.from_numpy(matrix)
 
 
+def stacked(first: Matrix, second: Matrix) -> Matrix:
+    """Return the rows of two matrices in one, which is sparse if the first one is."""
+    if sp.issparse(first):
+        return sp.vstack([first, second]).tocsr()
+    return np.concatenate([first, second.toarray() if sp.issparse(second) else second])
+
+
 def select_rows(x: Tensor, rows: Tensor) -> Tensor:
     """Return the rows $[n]$ of a dense or sparse CSR matrix $[N, D]$ in the same layout."""
     is_sparse = x.layout == torch.sparse_csr

@@ -23,7 +23,8 @@ BLOCKS = {"first": np.array([0, 1]), "third": np.array([3]), "rest": np.array([2
 
 def relied_on(rule: Rule, data: Data, repeats: int = 4, **known: Any) -> Reliance:
     model = planted(rule, data, **known)
-    return compute(make_context(model, data, blocks=BLOCKS, repeats=repeats))
+    context = make_context(model, blocks=BLOCKS, repeats=repeats)
+    return compute(replace(context, graphs={"training": read_graph(model, data, trained_on=True)}))
 
 
 def test_only_the_used_block_changes_predictions() -> None:
@@ -61,6 +62,24 @@ def test_values_come_from_other_environments_if_there_are_several() -> None:
     found = relied_on(sign_of(3), data)
     assert found.donors == "nodes of other environments"
     assert found.all_features.changed.value == 1
+
+
+@pytest.mark.parametrize("rule", [sign_of(3), neighbours_sign(3)])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_column_that_is_constant_in_the_new_graph_gets_values_of_training_nodes(
+    rule: Rule, sparse: bool
+) -> None:
+    data = random_graph()
+    new = Data(data.x.clone(), data.edge_index, y=data.y)
+    new.x[:, 3] = 0.0
+    new.x = new.x.to_sparse_csr() if sparse else new.x
+    found = compute(make_context(planted(rule, data), new, blocks=BLOCKS, repeats=2))
+    assert (found.donors, found.score, found.nodes) == ("training nodes", None, 200)
+    first, *others = found.features
+    assert first.name == "third"
+    assert 0.35 < first.size.value < 0.65
+    assert [one.size.value for one in others] == [0, 0]
+    assert found.edges.size.value == 0
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "roc_auc"])

@@ -1,14 +1,14 @@
 """Reliance: replace a part of the input, and measure what the model loses."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from canet.diagnosis.context import TRAINING, Context
 from canet.diagnosis.graph import DiagnosedGraph
-from canet.diagnosis.perturb import draw_donors, rewire
+from canet.diagnosis.perturb import rewire
 from canet.scoring.intervals import Estimate, normal, wilson
 
 ALL = "all features"
@@ -45,8 +45,9 @@ class Reliance:
 
     graph: Literal["training", "new"]  # on validation nodes of the training graph, or on new nodes
     nodes: int  # number of nodes, only labelled ones if there is a score
-    score: Estimate | None  # metric on the labelled nodes before any change; None if undefined
-    donors: str  # source of the new values: `other nodes` or `nodes of other environments`
+    score: Estimate | None  # metric on validation nodes before any change; None on a new graph
+    # Source of the new values: `other nodes`, `nodes of other environments` or `training nodes`.
+    donors: str
     repeats: int  # repetitions of each random change
     features: list[Effect]  # one per feature block, the largest first
     all_features: Effect  # all features at once
@@ -61,6 +62,9 @@ def compute(context: Context) -> Reliance:
     *Blocks*: in every node, all columns of a block get the values of one other node, the donor.
     This keeps the relations within the block, and removes those to the label, to other blocks and
     to the neighbours. If the graph has several environments, the donor is in another environment.
+    For the nodes of a new graph, the donors are those of the stored sample of training nodes: in a
+    column that became empty or constant, new nodes have no other values. Its labels are not used,
+    because a model cannot lose by a column what it has lost already.
     All nodes change at once, so the effect includes the neighbourhood. All blocks use the same
     donors.
 
@@ -73,6 +77,10 @@ def compute(context: Context) -> Reliance:
     """
     graph, seed, repeats, on_pass = context.main, context.seed, context.repeats, context.on_pass
     has_environments = graph.environment is not None and np.unique(graph.environment).size > 1
+    donors = "nodes of other environments" if has_environments else "other nodes"
+    if TRAINING not in context.graphs:
+        graph = replace(graph, y=np.full_like(graph.y, -1), donors=context.reference.x)
+        donors = "training nodes"
     replaced = context.blocks | {ALL: np.arange(graph.x.shape[1])}
     *features, all_features = (
         replace_columns(graph, block, chosen, seed, repeats, on_pass)
@@ -88,7 +96,7 @@ def compute(context: Context) -> Reliance:
         graph="training" if TRAINING in context.graphs else "new",
         nodes=graph.rows.size if graph.score is None else int(graph.scored.sum()),
         score=graph.score,
-        donors="nodes of other environments" if has_environments else "other nodes",
+        donors=donors,
         repeats=repeats,
         features=sorted(features, key=lambda effect: -effect.size.value),
         all_features=all_features,
@@ -109,7 +117,7 @@ def replace_columns(
     predict = graph.replacing(columns)
     for _ in range(repeats):
         on_pass(name)
-        outcomes.append(predict(draw_donors(graph.num_nodes, random, graph.environment)))
+        outcomes.append(predict(graph.draw_donors(random)))
     return _effect(graph, name, columns.size, outcomes)
 
 
