@@ -22,6 +22,7 @@ from canet.diagnosis.context import ModelSummary
 from canet.diagnosis.risk import Risk
 from canet.diagnosis.sections.concept import Concept, Relation
 from canet.diagnosis.sections.expected import MAX_LOSS, ExpectedScore, RenamedClasses
+from canet.diagnosis.sections.reliance import Effect
 from canet.diagnosis.sections.shift import ClassShare, Part, Shift
 from canet.scoring.intervals import Estimate
 
@@ -111,6 +112,14 @@ def weaker(found: Evidence, after: float) -> Evidence:
 
 
 DATES = ColumnShift("opened", 0, 1.0, 0.0, 9.0, 0.0, is_date=True)
+
+
+def empty(found: Evidence, reliance: float) -> Evidence:
+    features = [Effect("bonus", 2, near(reliance), None), Effect("column 5", 1, near(0), None)]
+    own = replace(found.reliance, features=features)
+    return changed(replace(found, reliance=own), constant=["5", "bonus", "rare"])
+
+
 INPUTS: dict[str, Callable[[Evidence], Evidence]] = {
     "Predicts class b for 1.0 % of the nodes; it has 20.0 %": lambda f: classes(f, 0.2, 0.01),
     "Predicts class b for 45.0 % of the nodes": lambda f: classes(f, 0.2, 0.45),
@@ -118,6 +127,7 @@ INPUTS: dict[str, Callable[[Evidence], Evidence]] = {
     "relies on age 0, age 1, which have shifted": lambda f: risk(f, 0.4, True, True),
     "number per node has changed from 4 to 1": lambda f: edges(f, 0.2),
     "Column 7 predicts the label less well": lambda f: weaker(f, 0.6),
+    "(with the reliance): bonus (20 %), 5 (0 %), rare": lambda f: empty(f, 0.2),
     "The dates in opened are not those of training": lambda f: changed(f, columns=[DATES]),
 }
 
@@ -149,6 +159,17 @@ def test_an_input_that_has_not_shifted_or_does_not_matter_is_no_finding(calm: Ev
         weaker(calm, 0.88),
     ):
         assert same.findings == []
+
+
+def test_an_empty_column_is_named_and_checked_only_if_the_model_relies_on_it(
+    calm: Evidence,
+) -> None:
+    found = empty(calm, 0.01)
+    assert found.verdict == USE
+    assert ["bonus (1 %)" in one.found for one in found.findings] == [True]
+    at_risk = [Risk("bonus", near(0.2), 0.9, DATES, True)]
+    found = replace(empty(calm, 0.2), risks=at_risk)
+    assert [one.found.split()[0] for one in found.findings] == ["Empty"]  # and not "It relies on"
 
 
 def test_the_strongest_verdict_counts_and_swapped_classes_explain_a_weaker_relation(

@@ -14,6 +14,7 @@ from canet.diagnosis.advice import CHECK, STOP
 from canet.diagnosis.diagnosis import QUANTITIES
 from canet.errors import InputError, InputWarning
 from canet.estimator import NodeClassifier, reference
+from tests.support.orders import fitted_to_orders, orders
 from tests.support.planted import Planted, planted, random_graph, sign_of
 from tests.support.user_graphs import small_user_graph
 
@@ -143,6 +144,17 @@ def test_only_the_chosen_nodes_are_diagnosed() -> None:
     assert some.shift.nodes[1] == 20
     with pytest.raises(InputError, match="nodes is empty"):
         diagnose(model, None, new, nodes=np.zeros(n, dtype=bool))
+
+
+def test_a_column_that_became_empty_is_named_with_its_reliance_on_training_values() -> None:
+    model = fitted_to_orders()
+    found = diagnose(model, None, orders(1, filled=0.0), repeats=2)
+    assert found.shift.constant == ["late"]
+    first = next(one for one in found.reliance.features if one.name == "late")
+    with_training = diagnose(model, orders(), orders(1, filled=0.0), repeats=2).reliance.features
+    assert first.changed.value == pytest.approx(with_training[0].changed.value, abs=0.1)
+    assert any("late (" in one.found for one in found.findings)
+    assert diagnose(model, None, orders(1), repeats=1).shift.constant == []
 
 
 @pytest.mark.parametrize("has_ids", [True, False])

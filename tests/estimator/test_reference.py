@@ -7,6 +7,7 @@ from torch import Tensor
 
 from canet.data.graph import Graph
 from canet.data.task import ShiftTask, sample_nodes
+from canet.errors import InputWarning
 from canet.estimator.reference import (
     ROWS_PER_CHUNK,
     Reference,
@@ -17,6 +18,8 @@ from canet.methods import METHODS, Method
 from canet.models import FittedNetwork
 from canet.models.base import Reader
 from canet.reading.prepared import PreparedGraph
+from canet.util.sparse import to_matrix
+from tests.support.orders import fitted_to_orders, orders
 from tests.support.small_task import with_columns
 from tests.support.tiny import QUICK, tiny_task
 
@@ -163,3 +166,33 @@ def test_a_reference_contains_predictions_of_training_and_validation_nodes(
 
 def test_environments_are_stored_if_there_are_labels() -> None:
     assert built(with_columns(tiny_task(), environment=None))[0].environment.tolist() == []
+
+
+@pytest.mark.parametrize("layouts", [("dense", "dense"), ("sparse", "dense"), ("dense", "sparse")])
+def test_a_column_is_constant_if_its_values_of_training_are_missing_more_than_by_chance(
+    layouts: tuple[str, str],
+) -> None:
+    random = np.random.default_rng(0)
+    before = random.normal(size=(500, 6)).astype(np.float32)
+    before[:, 1] = 3.0  # constant in training
+    before[:, 2] = random.random(500) < 0.01  # rare
+    before[:, 3] = random.random(500) < 0.2
+    now = random.normal(size=(200, 6)).astype(np.float32)
+    now[:, 1:4], now[:, 4] = 0.0, -1.5
+    known, later = (
+        torch.from_numpy(x).to_sparse_csr() if layout == "sparse" else torch.from_numpy(x)
+        for x, layout in zip((before, now), layouts, strict=True)
+    )
+    sample = reference(torch.zeros(500, 2), torch.zeros(3, 2), known)
+    assert sample.constant_columns(to_matrix(later), None) == ["1", "3", "4"]
+    assert sample.constant_columns(to_matrix(later)[:1], None) == []  # a single node
+
+
+def test_predictions_warn_once_for_a_graph_of_a_column_that_became_empty() -> None:
+    model = fitted_to_orders()
+    model.predict(orders(1))
+    for new in (orders(1, filled=0.0), orders(2, num_nodes=250, filled=0.0)):
+        with pytest.warns(InputWarning, match="late;") as caught:
+            model.predict(new)
+        assert len(caught) == 1
+        model.predict_proba(new)

@@ -55,7 +55,7 @@ def predict(
     check_target(out)
     _check_is_not_input(out, graph)
     limit = _threshold(threshold)
-    classifier, data = _open(model, device, columns, graph)
+    data, classifier = _open(model, graph, device, columns)
     chosen = None if nodes is None else choose_nodes(data, nodes)
     summary = write_predictions(classifier, data, out, chosen, calibrated, limit, recall_at)
     if limit is not None:
@@ -137,10 +137,10 @@ def diagnose(
         parse_condition(condition)
     if out is not None:
         _check_is_not_input(check_diagnosis_file(out), graph)
-    classifier, data, before = _open(model, device, columns, graph, training)
+    data, classifier = _open(model, graph, device, columns)
     classifier.verbose = not output.silent
     chosen = None if nodes is None else choose_nodes(data, nodes)
-    found = run(classifier, before, data, nodes=chosen, repeats=repeats, held_out=held_out)
+    found = run(classifier, training, data, nodes=chosen, repeats=repeats, held_out=held_out)
     if out is not None:
         found.save(out)
     failures = [message for message in map(found.exceeded, fail_if or []) if message]
@@ -174,17 +174,11 @@ def _check_is_not_input(out: Path, graph: Path) -> None:
         raise CanetError(f"'{out}' is a file of the graph: choose another file for --out")
 
 
-def _open(
-    model: Path, device: str, columns: options.KnownColumnOptions, *graphs: Path | None
-) -> Any:
-    """Return the model and the graphs, encoded for the model; a graph store stays on disk."""
+def _open(model: Path, graph: Path, device: str, columns: options.KnownColumnOptions) -> Any:
+    """Return the graph, encoded for the model, and the model; a graph store stays on disk."""
     from canet.data.graph_files import Roles, read_columns
     from canet.estimator.classifier import load
 
     classifier = load(model, device)
     chosen = replace(classifier.read_options(), roles=Roles(columns.id, columns.label))
-    encoding = classifier.encoding_
-    return classifier, *(
-        None if graph is None else read_columns(graph, chosen, encoding, in_memory=False)
-        for graph in graphs
-    )
+    return read_columns(graph, chosen, classifier.encoding_, in_memory=False), classifier

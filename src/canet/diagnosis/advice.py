@@ -10,6 +10,7 @@ from canet.diagnosis.sections.concept import Concept
 from canet.diagnosis.sections.expected import ExpectedScore
 from canet.diagnosis.sections.reliance import Reliance
 from canet.diagnosis.sections.shift import Shift
+from canet.errors import listed
 from canet.scoring.metrics import METRICS
 from canet.util.rendering import percent
 
@@ -128,7 +129,19 @@ def _about_input(evidence: Evidence, shift: Shift, renamed: bool) -> Iterator[Fi
             MEASURE,
             CHECK,
         )
-    risky = [one.name for one in evidence.risks if one.is_at_risk][:MAX_NAMED]
+    effects = {one.name.removeprefix("column "): one for one in evidence.reliance.features}
+    lost = {name: effects[name] for name in effects if name in shift.constant}
+    if shift.constant:
+        known = [f"{name} ({percent(one.size.value)} %)" for name, one in lost.items()]
+        named = listed([*known, *(name for name in shift.constant if name not in lost)])
+        yield Finding(
+            f"Empty or constant now, but not in training (with the reliance): {named}.",
+            "Check these columns. If values are missing, add them. Otherwise train a model without "
+            "them (--without, in Python without=[...]).",
+            CHECK if any(one.is_relevant for one in lost.values()) else USE,
+        )
+    at_risk = [one.name for one in evidence.risks if one.is_at_risk]
+    risky = [name for name in at_risk if name.removeprefix("column ") not in lost][:MAX_NAMED]
     if risky:
         names, (them, have) = (
             ", ".join(risky),

@@ -67,9 +67,8 @@ def column_shifts(before: Matrix, after: Matrix, names: Sequence[str]) -> list[C
 
 def in_table_units(columns: Sequence[ColumnShift], encoding: Encoding) -> list[ColumnShift]:
     """Convert the means of standardised columns back to the units of the input table."""
-    sources = (encoding.columns[number] for number in encoding.sources)
     return [
-        replace(column, value=column.name.removeprefix(source.name).removeprefix("="))
+        replace(column, value=column.name.partition("=")[2])
         if scale is None
         else replace(
             column,
@@ -77,7 +76,7 @@ def in_table_units(columns: Sequence[ColumnShift], encoding: Encoding) -> list[C
             after=scale.mean + scale.std * column.after,
             is_date=scale.kind == "date",
         )
-        for column, scale, source in zip(columns, encoding.scales, sources, strict=True)
+        for column, scale in zip(columns, encoding.scales, strict=True)
     ]
 
 

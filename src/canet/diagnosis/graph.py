@@ -146,10 +146,9 @@ class DiagnosedGraph:
 
     @cached_property
     def _replacing(self) -> Replacing:
-        prepared = self.prepared
-        if self.donors is not None:
-            prepared = prepared.with_nodes(self.donors)
-        return self.fitted.replacing(prepared, torch.from_numpy(self.rows))
+        own, donors = self.prepared, self.donors
+        graph = own if donors is None else own.with_nodes(donors)
+        return self.fitted.replacing(graph, torch.from_numpy(self.rows))
 
     def predict_edges(self, edge_index: Tensor, edge_weight: Tensor | None = None) -> np.ndarray:
         """Logits $[n, C]$ with other edges $[2, E]$ and weights $[E]$."""
@@ -228,8 +227,7 @@ def seen_in_training(graph: DiagnosedGraph, reference: Reference) -> np.ndarray:
 
     If most nodes with the id of a training node have other features, the graphs are different ones
     with the same ids, and equal features are chance. Then, and without ids, nodes are compared by
-    features that no other node has. In samples of one distribution, at most $1/e$ of these are in
-    both, so the nodes are the same if most are, of one graph, and there are enough.
+    features that no other node has: at most $1/e$ of these are in two samples by chance.
     """
     seen = np.zeros(graph.num_nodes, dtype=bool)
     ids = id_checksums(graph.node_id, torch.arange(graph.num_nodes)).numpy()

@@ -31,16 +31,12 @@ class Risk:
 def risks_of(reliance: Reliance, shift: Shift | None, blocks: Blocks) -> list[Risk]:
     """The ten blocks with the largest product of reliance and shift; without shift, of reliance."""
     columns = {} if shift is None else {one.number: one for one in shift.columns}
-
-    def order(column: ColumnShift) -> tuple[float, float]:
-        """The shift and, as two categories may differ only by rounding, the mean in training."""
-        return round(column.effect, 9), column.before
-
     effects = [effect for effect in reliance.features if effect.name != OTHERS]
     rows = []
     for effect in effects or reliance.features:
         inside = [columns[i] for i in blocks[effect.name].tolist() if i in columns]
-        most = max(inside, key=order, default=None)
+        # The shifts of two categories are equal except for rounding: then, the more frequent one.
+        most = max(inside, key=lambda one: (round(one.effect, 9), one.before), default=None)
         moved = math.nan if most is None else most.effect
         rows.append(Risk(effect.name, effect.size, moved, most, effect.is_relevant))
 

@@ -13,7 +13,7 @@ from canet.data.graph import check_both_ways, checked_graph, is_graph, match_cla
 from canet.data.graph_files import ReadOptions, read_columns
 from canet.data.graph_files.encoding import Encoding, Roles
 from canet.data.raw_graph import Column, GraphLike, GraphObject, NodeSet
-from canet.errors import InputError, warn_user
+from canet.errors import InputError, listed, warn_user
 from canet.estimator.reference import Reference
 from canet.methods import Backbone
 from canet.models import Fitted, MethodClass, describe_method, get_backbone_name
@@ -23,6 +23,7 @@ from canet.reading.prepared import PreparedGraph
 from canet.scoring.calibration import Calibration, Threshold
 from canet.scoring.metrics import METRICS, Outcome, check_scorable
 from canet.store.result import Candidate
+from canet.util.sparse import to_matrix
 
 MIN_FLAGGED = 10
 """Number of nodes above a threshold from which their share is compared with validation nodes."""
@@ -153,6 +154,7 @@ class BaseClassifier(ClassifierMixin, BaseEstimator):
                 found = np.empty((count, *values.shape[1:]), values.dtype)
             found[where.numpy()] = values
         assert found is not None
+        self.warn_constant(reader)
         return found
 
     def predict(
@@ -219,6 +221,18 @@ class BaseClassifier(ClassifierMixin, BaseEstimator):
         return self._collect(
             data, nodes, batch, lambda found: self.probabilities(found.logits, calibrated)
         )
+
+    def warn_constant(self, reader: Reader) -> None:
+        """Warn once of columns that are empty or constant in a graph, but not in training."""
+        graph = reader.data
+        if self.reference_ is None or graph.is_on_disk:
+            return
+        found = self.reference_.constant_columns(to_matrix(graph.x), self.encoding_)
+        if found and self.read_options().reports([repr(graph), *found]):
+            warn_user(
+                f"these columns are empty or constant in this graph, but not in training: "
+                f"{listed(found)}; a diagnosis shows how much the model relies on them"
+            )
 
     def probabilities(self, logits: torch.Tensor, calibrated: bool = False) -> np.ndarray:
         """Return the probability of each class $[n, C]$ for logits $[n, C]$ of the model."""

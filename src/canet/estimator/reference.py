@@ -6,18 +6,21 @@ from typing import Any, Self
 from zlib import crc32
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from canet.data.graph_files.encoding import Encoding
 from canet.data.task import ShiftTask, sample_nodes
 from canet.errors import CanetError
 from canet.models.base import Reader
 from canet.nn.model import Prediction
 from canet.scoring.calibration import Calibration
-from canet.util.sparse import select_rows
+from canet.util.sparse import Matrix, select_rows, stacked, to_matrix
 
 MAX_NODES = 5_000
 NUM_NEIGHBOURS = 10
+MAX_CHANCE = 0.01  # that a column is constant, if at most 300 nodes are independent
 ROWS_PER_CHUNK = 4_096
 PARTS = ("crow_indices", "col_indices", "values")  # tensors of sparse features
 
@@ -62,6 +65,20 @@ class Reference:
         logits, y = self.valid_logits.double().numpy(), self.valid_y.numpy()
         fitted = Calibration.fit(logits, y, metric, weighted)
         return fitted.with_threshold(logits, y, self.train_label_counts.numpy())
+
+    def constant_columns(self, x: Matrix, encoding: Encoding | None) -> list[str]:
+        """Return the columns that are empty or constant in features $[n, D]$, but not in training.
+
+        A column is left out if n nodes may lack the other values of training by chance.
+        """
+        spread = x.max(axis=0) - x.min(axis=0)
+        same = (spread.toarray().ravel() if sp.issparse(spread) else spread) == 0
+        both = stacked(x[:1], to_matrix(self.x))
+        others = both[1:] - sp.csr_matrix(np.ones((len(self.x), 1), np.float32)) @ both[:1]
+        share = np.asarray((others != 0).mean(axis=0)).ravel()
+        is_news = (1 - share) ** (min(x.shape[0], 300) - 1) * share.size < MAX_CHANCE
+        blocks = encoding.blocks if encoding else {str(i): [i] for i in range(share.size)}
+        return [name for name, own in blocks.items() if same[own].all() and is_news[own].any()]
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all fields as dense tensors, for saving."""

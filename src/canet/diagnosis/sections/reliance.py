@@ -46,8 +46,7 @@ class Reliance:
     graph: Literal["training", "new"]  # on validation nodes of the training graph, or on new nodes
     nodes: int  # number of nodes, only labelled ones if there is a score
     score: Estimate | None  # metric on validation nodes before any change; None on a new graph
-    # Source of the new values: `other nodes`, `nodes of other environments` or `training nodes`.
-    donors: str
+    donors: str  # whose values: `other nodes`, `nodes of other environments`, `training nodes`
     repeats: int  # repetitions of each random change
     features: list[Effect]  # one per feature block, the largest first
     all_features: Effect  # all features at once
@@ -62,9 +61,8 @@ def compute(context: Context) -> Reliance:
     *Blocks*: in every node, all columns of a block get the values of one other node, the donor.
     This keeps the relations within the block, and removes those to the label, to other blocks and
     to the neighbours. If the graph has several environments, the donor is in another environment.
-    For the nodes of a new graph, the donors are those of the stored sample of training nodes: in a
-    column that became empty or constant, new nodes have no other values. Its labels are not used,
-    because a model cannot lose by a column what it has lost already.
+    For a new graph, donors are the stored training nodes, because a column may be empty there, and
+    labels are not used: the model may already have lost what such a column gave.
     All nodes change at once, so the effect includes the neighbourhood. All blocks use the same
     donors.
 

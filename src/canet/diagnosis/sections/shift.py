@@ -82,6 +82,7 @@ class Shift:
     classes: list[ClassShare]
     nodes: tuple[int, int]  # number of compared nodes: of training, of the new graph
     distributions: list[Distribution]  # of the columns with the largest clear shift
+    constant: Sequence[str] = ()  # columns that are empty or constant now, but not in training
 
     @property
     def shifted_parts(self) -> list[Part]:
@@ -179,6 +180,7 @@ def compute(context: Context) -> Shift | None:
         classes=class_shares(list(context.model.classes_), counts),
         nodes=(before.x.shape[0], after.x.shape[0]),
         distributions=distributions,
+        constant=context.reference.constant_columns(after.x, context.encoding),
     )
 
 
