@@ -27,13 +27,13 @@ def test_the_score_is_that_of_auto(recipe: Recipe, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_graph_and_the_splits_of_the_training_are_needed() -> None:
-    data, train = small_user_graph(), np.arange(40)
+    data, new, train = small_user_graph(), small_user_graph(seed=1), np.arange(40)
     model = canet.NodeClassifier("linear", undirected=True, random_state=None)
     model.fit(data, train=train)
     with pytest.raises(InputError, match="pass data"):
-        canet.diagnose(model, None, data, held_out=True)
+        canet.diagnose(model, None, new, held_out=True)
     with pytest.raises(InputError, match="columns or splits"):
         canet.diagnose(model, data, held_out=True)
     data.train_mask = torch.arange(60) < 40
     score = held_out_score(model, data)
-    assert canet.diagnose(model, data, data, held_out=True).quantities["held_out"] == score
+    assert canet.diagnose(model, data, new, held_out=True).quantities["held_out"] == score

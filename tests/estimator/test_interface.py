@@ -49,6 +49,7 @@ def small(method: Any = "erm", backbone: Any = None, **options: Any) -> canet.No
     return canet.NodeClassifier(method, backbone, **options)
 
 
+@pytest.mark.filterwarnings("ignore:.*empty or constant")
 def test_a_path_is_read_with_the_encoding_of_the_model(
     model: canet.NodeClassifier, february: Path
 ) -> None:
@@ -59,7 +60,7 @@ def test_a_path_is_read_with_the_encoding_of_the_model(
     assert model.score(february) == model.score(expected)
 
 
-@pytest.mark.filterwarnings("ignore:.*were training nodes")
+@pytest.mark.filterwarnings("ignore:.*empty or constant", "ignore:.*were training nodes")
 def test_a_graph_with_another_encoding_is_read_again(
     model: canet.NodeClassifier, february: Path
 ) -> None:

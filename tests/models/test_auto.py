@@ -423,4 +423,5 @@ def test_a_diagnosis_changes_columns_and_edges_of_every_member(few_models: None)
     fewer.edge_index = graph.edge_index[:, ::2]
     found = torch.from_numpy(graph.predict_edges(fewer.edge_index)).softmax(dim=1).numpy()
     assert np.allclose(found, model.predict_proba(fewer), atol=1e-5)
-    assert canet.diagnose(model, None, data).model.method == "auto"
+    new = small_user_graph(seed=1)
+    assert canet.diagnose(model, None, new).model.method == "auto"

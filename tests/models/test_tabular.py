@@ -245,7 +245,7 @@ def test_test_nodes_do_not_change_a_model(kind: Any) -> None:
 def test_a_diagnosis_changes_the_columns_of_the_model(kind: Any) -> None:
     data = small_user_graph()
     model = canet.NodeClassifier(kind.name, undirected=True).fit(data)
-    found = canet.diagnose(model, data, data, repeats=1)
+    found = canet.diagnose(model, data, small_user_graph(seed=1), repeats=1)
     assert found.reliance.features[0].size.value > 0
 
 

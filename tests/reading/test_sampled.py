@@ -29,20 +29,22 @@ def fitted(store: GraphStore, monkeypatch: pytest.MonkeyPatch) -> NodeClassifier
 
 
 @pytest.mark.filterwarnings("ignore:.* were training nodes")
+@pytest.mark.parametrize("has_training", [True, False])
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_with_all_neighbours_of_all_nodes_it_is_that_of_the_graph_in_memory(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, has_training: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = write_store(tmp_path / "store", kind=kind, weighted=True)
     model = fitted(store, monkeypatch)
-    expected = canet.diagnose(model, store, store, repeats=2)
+    before = store if has_training else None
+    expected = canet.diagnose(model, before, store, repeats=2)
     probabilities = model.predict_proba(store)
     monkeypatch.setattr(graph, "fits_in_memory", lambda _: False)
     monkeypatch.setattr(sampled, "FANOUT", (NUM_NODES,))
     never_load(monkeypatch)
     part = read_graph(model, store)
     np.testing.assert_allclose(part.probabilities, probabilities, atol=1e-5)
-    found = canet.diagnose(model, store, store, repeats=2)
+    found = canet.diagnose(model, before, store, repeats=2)
     assert found.graphs == expected.graphs
     assert found.quantities == pytest.approx(expected.quantities, abs=1e-4)
     one, other = found.reliance, expected.reliance

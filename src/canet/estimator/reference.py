@@ -71,12 +71,11 @@ class Reference:
 
         A column is left out if n nodes may lack the other values of training by chance.
         """
-        spread = x.max(axis=0) - x.min(axis=0)
-        same = (spread.toarray().ravel() if sp.issparse(spread) else spread) == 0
         both = stacked(x[:1], to_matrix(self.x))
         others = both[1:] - sp.csr_matrix(np.ones((len(self.x), 1), np.float32)) @ both[:1]
         share = np.asarray((others != 0).mean(axis=0)).ravel()
-        is_news = (1 - share) ** (min(x.shape[0], 300) - 1) * share.size < MAX_CHANCE
+        chance = (1 - share) ** (min(x.shape[0], 300) - 1) * share.size
+        is_news, same = _varies(both[1:]) & (chance < MAX_CHANCE), ~_varies(x)
         blocks = encoding.blocks if encoding else {str(i): [i] for i in range(share.size)}
         return [name for name, own in blocks.items() if same[own].all() and is_news[own].any()]
 
@@ -160,6 +159,12 @@ def homophily(edge_index: Tensor, y: Tensor) -> Tensor:
     first, second = y[edge_index]
     counts = (first >= 0) & (second >= 0) & (edge_index[0] != edge_index[1])
     return (first == second)[counts].double().mean()
+
+
+def _varies(x: Matrix) -> np.ndarray:
+    """Return whether each column $[D]$ has several values."""
+    spread = x.max(axis=0) - x.min(axis=0)
+    return np.asarray(spread.toarray().ravel() if sp.issparse(spread) else spread) > 0
 
 
 def _unit(rows: Tensor) -> Tensor:
