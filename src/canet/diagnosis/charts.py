@@ -26,12 +26,11 @@ def risks(found: Sequence[Risk]) -> Markup:
     colours = [WARN if one.is_at_risk else NEW for one in found]
     values, errors = _with_errors([one.reliance for one in found])
     places = np.arange(len(found))
-    left.barh(
-        places, values, color=colours, xerr=errors, error_kw={"elinewidth": 0.8, "ecolor": INK}
-    )
+    lines = {"elinewidth": 0.8, "ecolor": INK, "capsize": 2.5, "capthick": 0.8}
+    left.barh(places, values, color=colours, xerr=errors, error_kw=lines)
     right.barh(places, [one.shift for one in found], color=colours)
     left.set(title="reliance, %", yticks=places, yticklabels=[_short(one.name) for one in found])
-    right.set(title="shift (0: none, 1: complete)", yticks=[], xlim=(0, 1))
+    right.set(title="shift (0: none, 1: complete; red: at risk)", yticks=[], xlim=(0, 1))
     for axes in (left, right):
         axes.invert_yaxis()
         axes.grid(axis="y", visible=False)
@@ -49,6 +48,7 @@ def confidence(found: Confidence) -> Markup:
             continue
         y, errors = _with_errors([b.accuracy for b in part.bins])
         style: dict[str, Any] = {"marker": "o", "markersize": 3, "elinewidth": 0.6, "label": label}
+        style |= {"capsize": 2, "capthick": 0.6}
         left.errorbar([b.confidence for b in part.bins], y, errors, color=colour, **style)
         kept, accuracy = list(part.abstention), list(part.abstention.values())
         right.plot(kept, [one.value for one in accuracy], color=colour)
@@ -104,4 +104,4 @@ def _with_errors(estimates: Sequence[Estimate]) -> tuple[list[float], np.ndarray
 
 def _short(name: str) -> str:
     name = f"column {name}" if name.isdigit() else name
-    return name if len(name) <= MAX_LENGTH else f"{name[: MAX_LENGTH - 1]}…"
+    return name if len(name) <= MAX_LENGTH else f"{name[: MAX_LENGTH - 11]}…{name[-10:]}"

@@ -13,6 +13,7 @@ from canet.util.rendering import amount, percent
 from canet.util.sparse import Matrix
 
 CLEAR_EFFECT, CLEAR_P_VALUE = 0.1, 0.05
+MAX_VALUE = 16  # characters of the name of a category
 MAX_BARS = 12  # of the distribution of a column
 COLUMNS_PER_COPY = 64  # dense columns that are copied at a time
 
@@ -38,7 +39,8 @@ class ColumnShift:
     def means(self) -> tuple[str, str]:
         """The means in training and on the new graph as text: `signal 89 %` and `94 %`."""
         if self.value:
-            return f"{self.value} {percent(self.before)} %", f"{percent(self.after)} %"
+            value = self.value if len(self.value) <= MAX_VALUE else f"{self.value[:MAX_VALUE]}…"
+            return f"{value} {percent(self.before)} %", f"{percent(self.after)} %"
         return amount(self.before, self.is_date), amount(self.after, self.is_date)
 
     @property
