@@ -192,7 +192,7 @@ def test_predictions_warn_once_for_a_graph_of_a_column_that_became_empty() -> No
     model = fitted_to_orders()
     model.predict(orders(1))
     for new in (orders(1, filled=0.0), orders(2, num_nodes=250, filled=0.0)):
-        with pytest.warns(InputWarning, match="late;") as caught:
+        with pytest.warns(InputWarning, match="late ") as caught:
             model.predict(new)
         assert len(caught) == 1
         model.predict_proba(new)

@@ -32,8 +32,7 @@ class ColumnShift:
     after: float
     p_value: float  # Benjamini-Hochberg-corrected for the number of columns
     is_date: bool = False  # the means are seconds since 1970
-    # The category that this column of zeros and ones marks, or `empty`; the means are its shares.
-    value: str = ""
+    value: str = ""  # the category that ones mark, or `empty`; the means are its shares
 
     @property
     def means(self) -> tuple[str, str]:

@@ -224,14 +224,13 @@ class BaseClassifier(ClassifierMixin, BaseEstimator):
 
     def warn_constant(self, reader: Reader) -> None:
         """Warn once of columns that are empty or constant in a graph, but not in training."""
-        graph = reader.data
-        if self.reference_ is None or graph.is_on_disk:
-            return
-        found = self.reference_.constant_columns(to_matrix(graph.x), self.encoding_)
+        graph, found = reader.data, list[str]()
+        if self.reference_ is not None and not graph.is_on_disk:
+            found = self.reference_.constant_columns(to_matrix(graph.x), self.encoding_)
         if found and self.read_options().reports([repr(graph), *found]):
             warn_user(
-                f"these columns are empty or constant in this graph, but not in training: "
-                f"{listed(found)}; a diagnosis shows how much the model relies on them"
+                f"columns that are empty or constant in this graph, but not in training: "
+                f"{listed(found)} (canet.diagnose shows how much the model relies on them)"
             )
 
     def probabilities(self, logits: torch.Tensor, calibrated: bool = False) -> np.ndarray:

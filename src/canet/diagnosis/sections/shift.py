@@ -155,8 +155,6 @@ def compute(context: Context) -> Shift | None:
     if context.new is None:
         return None
     before, after = training_sample(context), new_sample(context)
-    if sp.issparse(before.x) != sp.issparse(after.x):
-        before, after = (replace(part, x=sp.csr_matrix(part.x)) for part in (before, after))
     columns = column_shifts(before.x, after.x, context.column_names)
     if context.encoding is not None:
         columns = in_table_units(columns, context.encoding)
