@@ -1,12 +1,15 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 import torch
 from torch_geometric.data import Data
 
 from canet.diagnosis.graph import read_graph, sample, seed_of, seen_in_training
+from canet.estimator import NodeClassifier
 from tests.support.planted import neighbours_sign, planted, random_graph, sign_of
+from tests.support.user_graphs import small_user_graph
 
 
 def test_a_graph_is_a_component_or_given_by_batch() -> None:
@@ -107,3 +110,30 @@ def test_equal_rows_of_other_nodes_are_chance() -> None:
         one.x = (2 * one.x).round()  # of 3,000 rows, 400 occur once
     seen = seen_in_training(read_graph(model := planted(sign_of(3), data), later), model.reference_)
     assert not seen.any()
+
+
+@pytest.mark.parametrize("has_batch", [True, False])
+@pytest.mark.parametrize(
+    ("method", "backbone", "scaling"),
+    [
+        ("erm", "gcn", "raw"),
+        ("erm", "transformer", "raw"),
+        ("linear", None, "standardised"),
+        ("trees", None, "centred"),
+    ],
+)
+def test_values_of_training_nodes_change_only_the_columns(
+    method: str, backbone: str | None, scaling: str, has_batch: bool
+) -> None:
+    how = {"epochs": 10} if method == "erm" else {}
+    model = NodeClassifier(method, backbone, undirected=True, device="cpu", scaling=scaling, **how)
+    new, columns = small_user_graph(seed=1), np.array([0, 2])
+    if has_batch:
+        new.batch = torch.arange(60) // 30
+        new.edge_index = new.edge_index[:, new.batch[new.edge_index].diff(dim=0)[0] == 0]
+    known = model.fit(small_user_graph()).reference_.x
+    graph = replace(read_graph(model, new), donors=known)
+    donors = graph.draw_donors(np.random.default_rng(0))
+    found = torch.from_numpy(graph.replacing(columns)(donors)).softmax(dim=1)
+    new.x[:, columns] = known[donors[:60] - 60][:, columns]
+    np.testing.assert_allclose(found, model.predict_proba(new), atol=1e-5)

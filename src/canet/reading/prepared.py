@@ -157,14 +157,15 @@ class PreparedGraph:
         return other
 
     def with_nodes(self, x: Tensor) -> "PreparedGraph":
-        """Return the same graph with more nodes $[n, D]$ without edges: a graph of their own."""
+        """Return the same graph with more nodes $[n, D]$ without edges, scaled on their own."""
         own, degree, count = self.data, self.known_degree, x.shape[0]
-        batch = torch.zeros(own.num_nodes).long() if own.batch is None else own.batch
-        batch = torch.cat([batch, (batch.max() + 1).expand(count)])
+        number = torch.zeros(own.num_nodes).long() if own.batch is None else own.batch
+        number = torch.cat([number, (number.max() + 1).expand(count)])
         both = from_matrix(stacked(to_matrix(own.x), to_matrix(x)))
+        batch = None if own.batch is None else number
         graph = Graph(both, own.edge_index, own.edge_weight, batch=batch)
         degree = None if degree is None else F.pad(degree, (0, count))
-        return PreparedGraph(graph, typical=self._typical, degree=degree)
+        return PreparedGraph(graph, lambda: number, self._typical, degree)
 
     def with_edges(self, edge_index: Tensor, edge_weight: Tensor | None, graph: Tensor) -> Self:
         """Return the same nodes, scaled in the same way, with other edges $[2, E]$ and weights.
