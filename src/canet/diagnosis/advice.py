@@ -102,9 +102,9 @@ def _about_score(model: ModelSummary, expected: ExpectedScore) -> Iterator[Findi
             STOP,
         )
     elif measured and measured.low <= limit:
-        ends = f"{percent(measured.low)} to {percent(measured.high)} %"
         yield Finding(
-            f"Cannot tell yet: {ends}, on validation nodes {percent(expected.validation)} %.",
+            f"Cannot tell yet: {percent(measured.low)} to {percent(measured.high)} %. The limit is "
+            f"{percent(limit)} %, {percent(LARGE_LOSS)} points below the validation nodes.",
             "Label more nodes, a random sample, or train again with those that have labels.",
             CHECK,
         )
