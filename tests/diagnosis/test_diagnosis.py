@@ -146,6 +146,7 @@ def test_only_the_chosen_nodes_are_diagnosed() -> None:
         diagnose(model, None, new, nodes=np.zeros(n, dtype=bool))
 
 
+@pytest.mark.filterwarnings("ignore:columns that are empty")
 def test_a_column_that_became_empty_is_named_with_its_reliance_on_training_values() -> None:
     model = fitted_to_orders()
     found = diagnose(model, None, orders(1, filled=0.0), repeats=2)

@@ -118,6 +118,7 @@ def test_all_other_columns_are_no_risk_unless_they_are_all_columns(complete: Dia
     assert [one.name for one in risks(complete, {OTHERS: 0.5}, {})] == [OTHERS]
 
 
+@pytest.mark.filterwarnings("ignore:columns that are empty")
 def test_shares_of_values_are_in_percent_and_the_same_for_every_new_graph() -> None:
     model = fitted_to_orders()
     names = model.feature_names_in_.tolist()

@@ -140,6 +140,7 @@ def test_parameters_are_stored_untouched_and_cloned() -> None:
         model.set_params(taw=8)
 
 
+@pytest.mark.filterwarnings("ignore:columns that are empty")
 def test_predictions_that_are_not_finite_are_an_error(model: canet.NodeClassifier) -> None:
     new = small_user_graph()
     unit = model.fitted_.method.model.phi_in.weight.abs().sum(dim=1).argmax()

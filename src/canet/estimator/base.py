@@ -9,7 +9,7 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from canet.data.graph import check_both_ways, checked_graph, is_graph, match_classes
+from canet.data.graph import Graph, check_both_ways, checked_graph, is_graph, match_classes
 from canet.data.graph_files import ReadOptions, read_columns
 from canet.data.graph_files.encoding import Encoding, Roles
 from canet.data.raw_graph import Column, GraphLike, GraphObject, NodeSet
@@ -125,7 +125,20 @@ class BaseClassifier(ClassifierMixin, BaseEstimator):
                 f"{self.n_features_in_} features as input: pass the columns of training, in the "
                 "same order"
             )
+        self._warn_constant(graph)
         return Reader(self.fitted_, PreparedGraph.of(graph), opened.get("y"))
+
+    def _warn_constant(self, graph: Graph) -> None:
+        """Warn once of columns that are empty or constant in a graph, but not in training."""
+        if self.reference_ is None or graph.is_on_disk:
+            return
+        x = to_matrix(graph.x)
+        found = self.reference_.constant_columns(x, self.encoding_)
+        if found and self.read_options().reports([repr(graph), str(x.mean(dtype=float)), *found]):
+            warn_user(
+                f"columns that are empty or constant in this graph, but not in training: "
+                f"{listed(found)} (canet.diagnose shows how much the model relies on them)"
+            )
 
     def forward(
         self, data: GraphLike | Reader, nodes: NodeSet | None = None, batch: Column | None = None
@@ -154,7 +167,6 @@ class BaseClassifier(ClassifierMixin, BaseEstimator):
                 found = np.empty((count, *values.shape[1:]), values.dtype)
             found[where.numpy()] = values
         assert found is not None
-        self.warn_constant(reader)
         return found
 
     def predict(
@@ -221,17 +233,6 @@ class BaseClassifier(ClassifierMixin, BaseEstimator):
         return self._collect(
             data, nodes, batch, lambda found: self.probabilities(found.logits, calibrated)
         )
-
-    def warn_constant(self, reader: Reader) -> None:
-        """Warn once of columns that are empty or constant in a graph, but not in training."""
-        graph, found = reader.data, list[str]()
-        if self.reference_ is not None and not graph.is_on_disk:
-            found = self.reference_.constant_columns(to_matrix(graph.x), self.encoding_)
-        if found and self.read_options().reports([repr(graph), *found]):
-            warn_user(
-                f"columns that are empty or constant in this graph, but not in training: "
-                f"{listed(found)} (canet.diagnose shows how much the model relies on them)"
-            )
 
     def probabilities(self, logits: torch.Tensor, calibrated: bool = False) -> np.ndarray:
         """Return the probability of each class $[n, C]$ for logits $[n, C]$ of the model."""

@@ -40,7 +40,6 @@ def write_predictions(
     `recall_at_k` of `NodeClassifier`.
     """
     reader, num_classes, calibration = model.prepare(data), len(model.classes_), model.calibration_
-    model.warn_constant(reader)
     graph, rows = reader.data, None if nodes is None else torch.from_numpy(nodes)
     y = model.labels(reader) if rows is None else model.labels(reader)[rows]
     labelled = y >= 0

@@ -72,7 +72,7 @@ class Reference:
         A column is left out if n nodes may lack the other values of training by chance.
         """
         both = stacked(x[:1], to_matrix(self.x))
-        others = both[1:] - sp.csr_matrix(np.ones((len(self.x), 1), np.float32)) @ both[:1]
+        others = both[1:] - sp.csr_matrix(np.ones((len(self.x), 1))) @ both[:1]
         share = np.asarray((others != 0).mean(axis=0)).ravel()
         chance = (1 - share) ** (min(x.shape[0], 300) - 1) * share.size
         is_news, same = _varies(both[1:]) & (chance < MAX_CHANCE), ~_varies(x)
@@ -163,7 +163,7 @@ def homophily(edge_index: Tensor, y: Tensor) -> Tensor:
 
 def _varies(x: Matrix) -> np.ndarray:
     """Return whether each column $[D]$ has several values."""
-    spread = x.max(axis=0) - x.min(axis=0)
+    spread = x.max(axis=0).astype(float) - x.min(axis=0)
     return np.asarray(spread.toarray().ravel() if sp.issparse(spread) else spread) > 0
 
 
