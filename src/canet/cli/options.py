@@ -183,6 +183,13 @@ Device = Annotated[
     str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, or cuda:1 for the second GPU.")
 ]
 
+Decimal = Annotated[
+    str | None, typer.Option(help="Decimal mark of numbers, . or , (default: as in training, or .)")
+]
+Separator = Annotated[
+    str | None, typer.Option(help="Separator of CSV files (default: as in training, or a comma).")
+]
+
 
 def _column(help: str, *names: str) -> Any:
     return option(None, help, *names, metavar="COL")
@@ -209,6 +216,8 @@ class ColumnOptions:
         "Column to leave out; repeat the option for several. For arrays, column numbers."
     )
     fill: str = option("mean", "Fill for empty cells of numbers: mean, median or most_frequent.")
+    decimal: Decimal = None
+    sep: Separator = None
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -238,6 +247,8 @@ class KnownColumnOptions:
 
     label: str | None = _column("Column with the class. Default: as in training.")
     id: str | None = _column("Column with the node ids. Default: as in training.")
+    decimal: Decimal = None
+    sep: Separator = None
 
 
 @dataclass(frozen=True)

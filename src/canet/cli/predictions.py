@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -176,9 +176,10 @@ def _check_is_not_input(out: Path, graph: Path) -> None:
 
 def _open(model: Path, graph: Path, device: str, columns: options.KnownColumnOptions) -> Any:
     """Return the graph, encoded for the model, and the model; a graph store stays on disk."""
-    from canet.data.graph_files import Roles, read_columns
+    from canet.data.graph_files import ReadOptions, read_columns
     from canet.estimator.classifier import load
 
     classifier = load(model, device)
-    chosen = replace(classifier.read_options(), roles=Roles(columns.id, columns.label))
+    own, given = classifier.read_options(), ReadOptions.of(**asdict(columns))
+    chosen = replace(given, earlier=own.earlier, reported=own.reported)
     return read_columns(graph, chosen, classifier.encoding_, in_memory=False), classifier

@@ -87,7 +87,7 @@ def test_text_columns_of_parquet_stay_text_even_if_they_contain_digits(tmp_path:
     pq.write_table(pa.table(columns), tmp_path / "nodes.parquet")
     pq.write_table(pa.table({"source": [0], "target": [1]}), tmp_path / "edges.parquet")
     kinds = [column.kind for column in read_graph(tmp_path).encoding.columns]
-    assert kinds == ["category", "category", "number"]
+    assert kinds == ["category", "date", "number"]
 
 
 def test_many_columns_that_are_mostly_zero_are_sparse(tmp_path: Path) -> None:

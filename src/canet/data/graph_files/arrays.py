@@ -53,6 +53,8 @@ OTHER_ARRAYS |= {*SPARSE, *MASKS.values()}
 def array_roles(requested: ReadOptions, available: Collection[str], path: Path) -> Roles:
     """Return the names of the arrays of a graph; masks are used instead of `split` by default."""
     roles, earlier = requested.roles, requested.earlier
+    if requested.decimal or requested.sep:
+        raise InputError(f"'{path}' contains no text: leave out decimal and sep, which read tables")
     if roles.source is not None or roles.target is not None:
         raise InputError(
             f"'{path}' has no columns for the ends of edges: save them as edge_index [2, E]"

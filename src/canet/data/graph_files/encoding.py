@@ -19,9 +19,10 @@ from canet.data.graph_files.summary import (
     check_present,
     column_blocks,
     find_column,
-    non_number_hint,
+    number_hint,
     number_matrix,
 )
+from canet.data.graph_files.tables import NUMBERS, SEPARATORS
 from canet.data.graph_files.values import ArrowColumn, as_text, raise_error
 from canet.errors import InputError, check_name, listed
 from canet.util.memory import check_memory
@@ -81,11 +82,13 @@ class Roles:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read a graph: the roles of columns, columns to leave out, and empty cells."""
+    """How to read a graph: the roles of columns, columns to leave out, and the form of cells."""
 
     roles: Roles = Roles()
     without: tuple[str, ...] = ()
     fill: Fill = "mean"
+    decimal: str = ""  # empty: as in training, or a point
+    sep: str = ""  # empty: as in training, or a comma
     held_out: np.ndarray | None = None  # rows of test nodes, if there is no column of splits
     earlier: Roles = Roles()  # names of the arrays of training, if they are not the default
     # Names of ignored columns that a warning listed. A model reads all graphs with the same set.
@@ -93,6 +96,9 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         check_name("fill", self.fill, get_args(Fill))
+        for name, valid in (("decimal", tuple(NUMBERS)), ("sep", SEPARATORS)):
+            if (given := getattr(self, name)) not in ("", *valid):
+                raise_error(f"{name} is {given!r}: pass one of {', '.join(map(repr, valid))}")
 
     @classmethod
     def of(
@@ -102,13 +108,16 @@ class ReadOptions:
         target_column: str | None = None,
         without: str | int | Iterable[str | int] = (),
         fill: Fill = "mean",
+        decimal: str | None = None,
+        sep: str | None = None,
         **roles: str | None,
     ) -> Self:
         """Return the options for arguments of `read_graph`; `without` may be a single name."""
         is_list = isinstance(without, Iterable) and not isinstance(without, str)
         names: Iterable[Any] = without if is_list else [without]  # type: ignore[assignment]
         columns = Roles(**roles, source=source_column, target=target_column)
-        return cls(columns, tuple(map(str, names)), fill)
+        sep = "\t" if sep == "\\t" else sep  # as it is typed in a shell
+        return cls(columns, tuple(map(str, names)), fill, decimal or "", sep or "")
 
     def reports(self, ignored: Sequence[str]) -> bool:
         """Whether to warn about ignored columns: there are some, and it is the first time."""
@@ -188,18 +197,23 @@ class Encoding:
     layout: Literal["dense", "sparse"] = "dense"  # layout of x
     left_out: tuple[str, ...] = ()  # empty columns, free text, and those the user left out
     fill: Fill = "mean"  # how the number for empty cells was computed
+    reasons: tuple[str, ...] = ()  # why each column was left out; earlier versions did not write it
+    decimal: str = "."  # decimal mark of numbers in text
+    sep: str = ","  # separator of CSV files
 
     @classmethod
     def learn(
         cls,
         summaries: Mapping[str, ColumnSummary],
         roles: Roles,
-        left_out: Collection[str] = (),
-        fill: Fill = "mean",
+        free_text: Collection[str],
+        options: ReadOptions,
     ) -> Self:
-        """Learn the encoding of the columns of a table."""
-        empty = [name for name, column in summaries.items() if column.kind == "empty"]
-        used = [column for name, column in summaries.items() if name not in {*empty, *left_out}]
+        """Learn the encoding of the columns of a table, without those with free text."""
+        left_out = {n: "empty" for n, column in summaries.items() if column.kind == "empty"}
+        left_out |= dict.fromkeys(options.without, "on request")
+        left_out |= dict.fromkeys(free_text, "text with too many different values")
+        used = [column for name, column in summaries.items() if name not in left_out]
         columns = tuple(ColumnEncoding.learn(column) for column in used)
         total = sum(len(column.names) for column in columns)
         nonzero = sum(  # mean number of nonzero features of a node
@@ -210,7 +224,8 @@ class Encoding:
         )
         is_sparse = total > MIN_SPARSE_FEATURES and nonzero < MAX_SPARSE_SHARE * total
         layout: Literal["dense", "sparse"] = "sparse" if is_sparse else "dense"
-        return cls(columns, roles, layout, (*empty, *left_out), fill)
+        how = options.fill, tuple(left_out.values()), options.decimal, options.sep
+        return cls(columns, roles, layout, tuple(left_out), *how)
 
     def __repr__(self) -> str:
         return f"Encoding({len(self.columns)} columns → {len(self.names)} features)"
@@ -271,7 +286,9 @@ class Encoding:
         named[f"empty cells filled with the {how} and marked in another feature"] = [
             f"{c.name} ({c.empty:,})" for c in self.columns if c.marks_empty
         ]
-        named["columns left out (empty, free text, or on request)"] = list(self.left_out)
+        reasons = self.reasons or ("empty, free text, or on request",) * len(self.left_out)
+        for name, reason in zip(self.left_out, reasons, strict=False):
+            named.setdefault(f"columns left out ({reason})", []).append(name)
         return lines + [f"{text}: {listed(names)}" for text, names in named.items() if names]
 
 
@@ -304,10 +321,11 @@ def check_compatible(
     for column in numeric:
         now = summaries[column.name]
         if now.kind not in {"empty", *ACCEPTED_KINDS[column.kind]}:
-            hint = non_number_hint(table[now.name]) if now.kind == "text" else ""
+            hint = number_hint(table[now.name], encoding.decimal) if now.kind == "text" else None
+            found, fix = hint or ("", "convert the column")
             raise_error(
-                f"column '{now.name}' of '{path}' contains {WORDS[now.kind]}{hint}, but in "
-                f"training it contained {WORDS[column.kind]}: convert the column"
+                f"column '{now.name}' of '{path}' contains {WORDS[now.kind]}{found}, but in "
+                f"training it contained {WORDS[column.kind]}: {fix}"
             )
     check_finite((summaries[column.name] for column in numeric), path, raise_error)
 
@@ -383,7 +401,9 @@ def _standardise(
 
 
 def _one_hot(column: ColumnEncoding, text: ArrowColumn, differences: Differences) -> sp.csr_matrix:
-    codes = pc.index_in(text, value_set=pa.array(column.categories, pa.string()))
+    # Earlier versions did not remove spaces around words.
+    known_words = pc.utf8_trim_whitespace(pa.array(column.categories, pa.string()))
+    codes = pc.index_in(text, value_set=known_words)
     unknown = text.filter(pc.and_(pc.is_null(codes), pc.is_valid(text)))
     if len(unknown):
         example = unknown[0].as_py()[:40]

@@ -40,6 +40,7 @@ EDGE_COLUMNS = (("source", "target"), ("src", "dst"), ("from", "to"))
 """Names of the two columns of an edge table, in the order of preference."""
 MIN_IDS = 100  # with fewer nodes, integers that are all different need not be ids
 FIRST_ROWS = 1_000  # rows that are checked before all of them
+NO_NUMBERS = "contains no numbers; for a decimal comma, pass decimal=',' (--decimal ,)"
 DEFAULT_ROLES = Roles(id="id", split="split")
 
 
@@ -50,7 +51,7 @@ class Folder:
     nodes: NamedTable
     edges: NamedTable
     roles: Roles
-    without: tuple[str, ...]  # columns that the user left out
+    options: ReadOptions  # with the decimal mark and separator that were used
     table: pa.Table  # the used columns of the nodes
     summaries: dict[str, ColumnSummary]  # summaries of the feature columns
     num_non_test: int  # nodes outside the test set
@@ -61,11 +62,15 @@ class Folder:
         """Find the tables in a folder or in memory, and read the nodes."""
         nodes: NamedTable
         edges: NamedTable
+        before = encoding or Encoding(())
+        sep, decimal = requested.sep or before.sep, requested.decimal or before.decimal
         if isinstance(source, Path):
-            nodes, edges = find_table(source, "nodes"), find_table(source, "edges")
+            nodes, edges = find_table(source, "nodes", sep), find_table(source, "edges", sep)
         else:
             nodes, edges = tables_in_memory(source)
-        trained = vars(encoding.roles if encoding else Roles())
+        if requested.sep and not (nodes.is_csv or edges.is_csv):
+            raise_error(f"'{nodes.path}' is not a CSV file: leave out sep (--sep)")
+        trained = vars(before.roles)
         defaults = {role: [trained[role] or name] for role, name in vars(DEFAULT_ROLES).items()}
         roles = requested.roles.resolve(nodes.columns, defaults, nodes.path)
         roles = replace(roles, **_edge_roles(edges, requested.roles, encoding))
@@ -82,7 +87,7 @@ class Folder:
             text |= {c.name for c in encoding.columns if c.kind == "category"}
             for name in {*features} & {*roles.names()}:
                 raise_error(f"column '{name}' is a feature of the model: choose another column")
-        table = nodes.read([*features, *roles.names()], text)
+        table = nodes.read([*features, *roles.names()], text, decimal)
         if not table.num_rows:
             raise_error(f"'{nodes.path}' has no rows: add one row for each node")
         is_non_test = np.ones(table.num_rows, dtype=bool)
@@ -93,7 +98,8 @@ class Folder:
             is_non_test[requested.held_out] = False
         summaries = summarise(table, features, is_non_test, requested.fill)
         inside = int(is_non_test.sum())
-        return cls(nodes, edges, roles, requested.without, table, summaries, inside)
+        used = replace(requested, sep=sep, decimal=decimal)
+        return cls(nodes, edges, roles, used, table, summaries, inside)
 
     @property
     def ends(self) -> list[str]:
@@ -116,6 +122,11 @@ class Folder:
             if options.reports(names)
         ]
 
+    def free_text(self, report_problem: ProblemHandler) -> list[str]:
+        """Report columns that cannot be features, and return those with free text."""
+        about = self.nodes.path, self.table, self.num_non_test, self.options.decimal
+        return check_learnable(self.summaries, *about, report_problem)
+
     def suspicious_columns(self) -> list[str]:
         """Return a message for each feature that is empty, or looks like an id or a number."""
         table, messages = self.table, []
@@ -131,7 +142,7 @@ class Folder:
                 )
             if summary.kind == "empty":
                 messages.append(f"column '{name}' is empty: it is left out")
-        messages += almost_numbers(self.summaries, table)
+        messages += almost_numbers(self.summaries, table, self.options.decimal)
         return [f"'{self.nodes.path}': {message}" for message in messages]
 
     def graph(self, report_problem: ProblemHandler) -> RawGraph:
@@ -153,7 +164,7 @@ class Folder:
             self.has_dates = add_time(graph, table[roles.time], roles.time, path, report_problem)
         if roles.sample_weight:
             if table[roles.sample_weight].type not in (pa.int64(), pa.float64()):
-                report_problem(f"column '{roles.sample_weight}' of '{path}' contains no numbers")
+                report_problem(f"column '{roles.sample_weight}' of '{path}' {NO_NUMBERS}")
             else:
                 graph.sample_weight = as_numbers(table[roles.sample_weight])
         if roles.split:
@@ -167,12 +178,12 @@ def read_folder(source: object, requested: ReadOptions, encoding: Encoding | Non
     nodes, table, summaries = folder.nodes, folder.table, folder.summaries
     messages = []
     if encoding is None:
-        free_text = check_learnable(summaries, nodes.path, table, folder.num_non_test, raise_error)
+        free_text = folder.free_text(raise_error)
         messages = folder.suspicious_columns()
-        left_out = (*requested.without, *free_text)
-        used = Encoding.learn(summaries, folder.roles, left_out, requested.fill)
+        used = Encoding.learn(summaries, folder.roles, free_text, folder.options)
     else:
-        check_compatible(encoding, summaries, nodes.path, table)
+        read_as = replace(encoding, decimal=folder.options.decimal)
+        check_compatible(read_as, summaries, nodes.path, table)
         used = encoding
     x, differences = encode(used, table, nodes.path)
     folder.table = table = table.select(folder.roles.names())  # free the feature columns
@@ -190,7 +201,8 @@ def _read_edges(
     """Return rows $[2, E]$ of sources and targets that exist, and the weights $[E]$."""
     path, nodes, weight = folder.edges.path, folder.nodes.path.name, folder.roles.weight
     names = [*folder.ends, *([weight] if weight else [])]
-    table = folder.edges.read(names, text=folder.ends if ids.type == pa.string() else ())
+    text = folder.ends if ids.type == pa.string() else ()
+    table = folder.edges.read(names, text, folder.options.decimal)
     edges = np.stack([rows_of_ids(table[name], ids) for name in folder.ends], dtype=np.int64)
     known: np.ndarray = np.all(edges >= 0, axis=0)
     weights = _edge_weights(table[weight], weight, path, report_problem) if weight else None
@@ -226,7 +238,7 @@ def _edge_weights(
     """Return weights $[E]$; None if they are invalid."""
     try:
         if len(column) and column.type not in (pa.int64(), pa.float64()):
-            raise InputError("it contains no numbers")
+            raise InputError(f"it {NO_NUMBERS}")
         return check_edge_weights(as_numbers(column), len(column))
     except InputError as error:
         report_problem(

@@ -19,7 +19,7 @@ from canet.data.graph_files.encoding import Encoding, ReadOptions, Roles, encode
 from canet.data.graph_files.folder import Folder
 from canet.data.graph_files.leaks import leak_notes
 from canet.data.graph_files.read import READ_ARGUMENTS, graph_path
-from canet.data.graph_files.summary import ColumnSummary, check_learnable
+from canet.data.graph_files.summary import ColumnSummary
 from canet.data.labels import check_labels, label_notes
 from canet.data.raw_graph import MASKS, RawGraph
 from canet.errors import InputError, check_name, listed
@@ -134,15 +134,14 @@ def inspect_graph(source: object, edges: object = None, **arguments: Any) -> Ins
             )
     if not isinstance(place, Path) or place.is_dir():
         opened = folder = Folder.open(place, options)
-        table, summaries, path = folder.table, folder.summaries, folder.nodes.path
-        free_text = check_learnable(summaries, path, table, folder.num_non_test, problems.append)
+        table, summaries = folder.table, folder.summaries
+        free_text = folder.free_text(problems.append)
         columns = [
             _report_feature(column, "left out" if column.name in free_text else "feature")
             for column in summaries.values()
         ]
         if not problems:
-            left_out = (*folder.without, *free_text)
-            encoding = Encoding.learn(summaries, folder.roles, left_out, options.fill)
+            encoding = Encoding.learn(summaries, folder.roles, free_text, folder.options)
             width = len(encoding.names)
             read = partial(_encoded_rows, encoding, table)
         problems += folder.suspicious_columns()

@@ -48,6 +48,8 @@ def read_graph(
     target_column: str | None = None,
     without: str | int | Iterable[str | int] = (),
     fill: Fill = "mean",
+    decimal: str | None = None,
+    sep: str | None = None,
     encoding: Encoding | None = None,
 ) -> Data:
     """Read a graph from a folder, a file, tables or networkx. Code in a file is never run.
@@ -76,6 +78,9 @@ def read_graph(
         without: Columns to leave out: names, or numbers for arrays, whose columns become 0.
         fill: The value for empty cells of a number column: its `mean`, `median` or
             `most_frequent` value. Another feature marks these cells.
+        decimal: Decimal mark of numbers in text and in CSV files, `.` or `,`. Default: as in
+            `encoding`, or `.`.
+        sep: Separator of cells in CSV files, such as `;`. Default: as in `encoding`, or `,`.
         encoding: Encoding of a training graph, to compute the same features. Its columns for
             labels, ids, times and so on are then used here too, if the table contains them.
 
@@ -101,6 +106,8 @@ def read_graph(
         target_column=target_column,
         without=without,
         fill=fill,
+        decimal=decimal,
+        sep=sep,
     )
     place = source if edges is None else (source, edges)
     return Data(**read_columns(place, options, encoding).to_dict())
@@ -123,10 +130,11 @@ def read_columns(
     if isinstance(place, Path) and is_graph_store(place):
         place = GraphStore(place)
     if isinstance(place, GraphStore):
-        if options.roles != Roles() or options.without:
+        if options.roles != Roles() or options.without or options.decimal or options.sep:
             raise InputError(
                 f"'{place.path}' is a graph store, whose label and other columns were chosen by "
-                "canet convert: leave out the names of columns, or convert the graph again"
+                "canet convert: leave out the names of columns and how to read them, or convert "
+                "the graph again"
             )
         if place.encoding is not None and encoding not in (None, place.encoding):
             raise InputError(

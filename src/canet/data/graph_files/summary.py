@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import StandardScaler
 
-from canet.data.graph_files.tables import TIMESTAMP
-from canet.data.graph_files.values import ProblemHandler, as_numbers, can_parse
+from canet.data.graph_files.tables import NUMBERS, TIMESTAMP, without_empty_words
+from canet.data.graph_files.values import ArrowColumn, ProblemHandler, as_numbers
 from canet.errors import InputError, listed
 
 KINDS = {pa.int64(): "number", pa.float64(): "number", pa.bool_(): "boolean", TIMESTAMP: "date"}
@@ -133,6 +133,7 @@ def check_learnable(
     path: Path,
     table: pa.Table,
     num_non_test: int,
+    decimal: str,
     report_problem: ProblemHandler,
 ) -> list[str]:
     """Report columns that cannot be features, and return those with free text, to leave out."""
@@ -140,11 +141,12 @@ def check_learnable(
     for column in columns:
         name, count = column.name, len(column.words)
         if count > max(FEW_CATEGORIES, min(num_non_test / 2, MAX_CATEGORIES)):
-            if hint := non_number_hint(table[name]):
+            if hint := number_hint(table[name], decimal):
+                found, fix = hint
                 report_problem(
                     f"column '{name}' of '{path}' contains text with {count:,} distinct values"
-                    f"{hint}, which are too many for categories: correct its cells, or leave the "
-                    f"column out (without=['{name}'] or --without {name})"
+                    f"{found}, which are too many for categories: {fix}, or leave the column out "
+                    f"(without=['{name}'] or --without {name})"
                 )
             free_text.append(name)
         elif column.varies and not np.isfinite(column.std):
@@ -205,26 +207,44 @@ def check_present(
     )
 
 
-def almost_numbers(summaries: dict[str, ColumnSummary], table: pa.Table) -> list[str]:
+def almost_numbers(summaries: dict[str, ColumnSummary], table: pa.Table, decimal: str) -> list[str]:
     """Return a message for each text column whose values are numbers, with few exceptions."""
     messages = []
     for column in summaries.values():
-        numbers = sum(map(can_parse, column.words))
-        if numbers / max(len(column.words), MIN_WORDS) >= MIN_NUMBERS and (
-            hint := non_number_hint(table[column.name])
+        words = without_empty_words(pa.array(column.words, pa.string())).drop_null()
+        numbers = np.count_nonzero(np.any([_matches(words, mark) for mark in NUMBERS], axis=0))
+        enough = min(len(words), MIN_NUMBERS * max(len(words), MIN_WORDS))
+        if (
+            column.kind == "text"
+            and numbers >= enough
+            and (hint := number_hint(table[column.name], decimal))
         ):
+            found, fix = hint
             messages.append(
-                f"column '{column.name}' was read as text{hint}: if it contains numbers, correct "
-                "these cells or empty them"
+                f"column '{column.name}' was read as text{found}: if it contains numbers, {fix}"
             )
     return messages
 
 
-def non_number_hint(column: pa.ChunkedArray) -> str:
-    """Name the first cell that is not a number, if there are numbers before it."""
-    before = False
-    for row, cell in enumerate(column.to_pylist(), 1):
-        if cell is not None and not can_parse(cell):
-            return f" ({cell[:40]!r} in row {row:,} is not a number)" if before else ""
-        before = before or cell is not None
-    return ""
+def number_hint(column: pa.ChunkedArray, decimal: str) -> tuple[str, str] | None:
+    """Return what keeps a text column from being numbers, and how to fix it; None if it is text."""
+    filled = without_empty_words(column)
+    (other,) = NUMBERS.keys() - {decimal}
+    number = _matches(filled, decimal)
+    known = filled.is_valid().to_numpy()
+    wrong_mark = _matches(filled, other) & ~number
+    if wrong_mark.any() and (number | wrong_mark).sum() >= MIN_NUMBERS * known.sum():
+        row, mark = int(wrong_mark.argmax()), "comma" if other == "," else "point"
+        fix = f"read it with decimal='{other}' (--decimal {other})"
+        return f" ({column[row].as_py()[:40]!r} in row {row + 1:,} has a decimal {mark})", fix
+    row = int((known & ~number).argmax())
+    if number[:row].any():
+        found = f" ({column[row].as_py()[:40]!r} in row {row + 1:,} is not a number)"
+        return found, "correct these cells or empty them"
+    return None
+
+
+def _matches(words: ArrowColumn, decimal: str) -> np.ndarray:
+    """Return which words $[n]$ are numbers with a decimal mark."""
+    matches = pc.match_substring_regex(words, NUMBERS[decimal])
+    return pc.fill_null(matches, False).to_numpy(zero_copy_only=False)

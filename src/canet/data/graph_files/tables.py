@@ -27,11 +27,19 @@ TIMESTAMP = pa.timestamp("us")
 BLOCK_BYTES = 2**23  # part of a CSV file that a thread reads at once; a row must fit into it
 BUFFER_BYTES = 2**20
 """Buffer for a column of a Parquet file; without it the whole file would be read into memory."""
+SEPARATORS = (",", ";", "|", "\t")
 EMPTY_WORDS = ("na", "n/a", "#n/a", "nan", "null", "none", "?", "-")
-"""Words for an empty cell in a CSV column whose other cells are numbers, dates or booleans."""
-FORMATTED_NUMBER = r"^[-+]?[$€£]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?%?$"
-"""Numbers such as 1,234.5 or $20 or 7%."""
-ISO_DATE = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?$"
+"""Words for an empty cell in a column whose other cells are numbers, dates or booleans."""
+NUMBERS = {
+    decimal: r"^[-+]?(\p{Sc}\p{Zs}?)?"
+    rf"((\d+|[1-9]\d{{0,2}}({group}\d{{3}})+)({point}\d*)?|{point}\d+|inf)"
+    r"([eE][-+]?\d+)?(\p{Zs}?[%\p{Sc}])?$"
+    for decimal, point, group in ((".", r"\.", ","), (",", ",", r"[.\p{Zs}]"))
+}
+"""Decimal mark → numbers such as -1.5, 1,234.5, $20, 20.50 € or 7 %."""
+CODE = r"^-?\d+(\.0)?$"
+"""Text that is no number in a table with types, whose other columns are numbers already."""
+BOOLEAN, DATE = "(?i)^(true|false)$", r"^\d{4}-\d{2}-\d{2}"
 
 
 @dataclass(frozen=True)
@@ -41,25 +49,22 @@ class TableFile:
     path: Path
     columns: list[str]
     header_lines: int = 0  # lines before the first row of a CSV file
+    sep: str = ","
 
     @property
     def is_csv(self) -> bool:
         return self.path.suffix.lower() == ".csv"
 
-    def read(self, names: Sequence[str], text: Collection[str] = ()) -> pa.Table:
+    def read(
+        self, names: Sequence[str], text: Collection[str] = (), decimal: str = "."
+    ) -> pa.Table:
         """Read the columns `names`; columns that are also in `text` stay text."""
         with _read_errors(self.path):
-            read = self._read_csv if self.is_csv else self._read_parquet
-            table = read(names, text)
-        columns = {name: normalise_type(table[name], name, self.path) for name in names}
-        for name, column in columns.items():
-            if column.type == pa.string() and self.is_csv:
-                columns[name] = _clean_text(column, name not in text)
-            elif column.type == pa.string() and name not in text:
-                columns[name] = _parse_numbers(column)
-        return pa.table(columns)
+            csv = self.is_csv
+            table = self._read_csv(names, text, decimal) if csv else self._read_parquet(names)
+        return _clean(table, self.path, text, decimal, has_types=not csv)
 
-    def _read_parquet(self, names: Sequence[str], _: Collection[str]) -> pa.Table:
+    def _read_parquet(self, names: Sequence[str]) -> pa.Table:
         """Read columns that fit into memory; each word of a text column is in memory once."""
         about = pq.read_metadata(self.path)
         starts = tuple(f"{name}." for name in names)  # an array in a cell has a longer path
@@ -71,17 +76,17 @@ class TableFile:
         options = {"buffer_size": BUFFER_BYTES, "pre_buffer": False, "read_dictionary": columns}
         return pq.ParquetFile(self.path, metadata=about, **options).read(columns=[*names])
 
-    def _read_csv(self, names: Sequence[str], text: Collection[str]) -> pa.Table:
+    def _read_csv(self, names: Sequence[str], text: Collection[str], decimal: str) -> pa.Table:
         try:
-            table = self._parse_csv(names, text)
+            table = self._parse_csv(names, text, decimal)
         except pa.ArrowInvalid:
-            self._parse_csv(names, text, use_threads=False)  # its error names the row
+            self._parse_csv(names, text, decimal, use_threads=False)  # its error names the row
             raise
         times = {f.name for f in table.schema if types.is_time(f.type)}
-        return self._parse_csv(names, times.union(text)) if times else table
+        return self._parse_csv(names, times.union(text), decimal) if times else table
 
     def _parse_csv(
-        self, names: Sequence[str], text: Collection[str], use_threads: bool = True
+        self, names: Sequence[str], text: Collection[str], decimal: str, use_threads: bool = True
     ) -> pa.Table:
         return pa_csv.read_csv(
             self.path,
@@ -91,10 +96,11 @@ class TableFile:
                 skip_rows=self.header_lines,
                 column_names=self.columns,
             ),
-            pa_csv.ParseOptions(newlines_in_values=True),
+            pa_csv.ParseOptions(delimiter=self.sep, newlines_in_values=True),
             pa_csv.ConvertOptions(
                 column_types=dict.fromkeys(text, pa.string()),
                 include_columns=list(names),
+                decimal_point=decimal,
                 null_values=["", " "],
                 strings_can_be_null=True,
                 true_values=["true", "True", "TRUE"],
@@ -115,16 +121,57 @@ class MemoryTable:
     def columns(self) -> list[str]:
         return list(self.table.column_names)
 
-    def read(self, names: Sequence[str], text: Collection[str] = ()) -> pa.Table:
-        """Return the columns `names`; text in ISO format becomes dates, unless it is in `text`."""
-        columns = {name: normalise_type(self.table[name], name, self.path) for name in names}
-        for name in columns.keys() - set(text):
-            if columns[name].type == pa.string():
-                columns[name] = _parse_formatted(columns[name])
-        return pa.table(columns)
+    def read(
+        self, names: Sequence[str], text: Collection[str] = (), decimal: str = "."
+    ) -> pa.Table:
+        """Return the columns `names`; columns that are also in `text` stay text."""
+        return _clean(self.table.select(names), self.path, text, decimal, has_types=True)
 
 
 NamedTable = TableFile | MemoryTable
+
+
+def _clean(
+    table: pa.Table, path: Path, text: Collection[str], decimal: str, has_types: bool
+) -> pa.Table:
+    """Return columns of the six types; those in `text` stay text. One rule for all tables."""
+    columns = {name: normalise_type(table[name], name, path) for name in table.column_names}
+    for name, column in columns.items():
+        if column.type == pa.string():
+            words = pc.utf8_trim_whitespace(column)
+            columns[name] = words = pc.if_else(pc.equal(words, ""), None, words)
+            if name not in text and not (has_types and _all_match(words, CODE)):
+                columns[name] = _parse(words, decimal)
+    return pa.table(columns)
+
+
+def _parse(words: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
+    """Return numbers, booleans or dates if all words are, apart from words for an empty cell."""
+    filled = without_empty_words(words)
+    if filled.null_count == len(filled):
+        return words
+    if _all_match(filled, NUMBERS[decimal]):
+        group = "," if decimal == "." else "."
+        filled = pc.replace_substring_regex(filled, rf"[{group}%\p{{Sc}}\p{{Zs}}]", "")
+        return pc.replace_substring(filled, ",", ".").cast(pa.float64())
+    if _all_match(filled, BOOLEAN):
+        return filled.cast(pa.bool_())
+    for kind in (TIMESTAMP, pa.timestamp("us", "UTC")) if _all_match(filled, DATE) else ():
+        try:
+            return filled.cast(kind).cast(TIMESTAMP)
+        except pa.ArrowInvalid:
+            continue  # not a date, such as 2024-31-31
+    return words
+
+
+def _all_match(words: pa.ChunkedArray, pattern: str) -> bool:
+    parts = (words[:1000], words)  # most text does not match in its first cells
+    matches = (pc.match_substring_regex(part, pattern) for part in parts)
+    return all(pc.all(match, min_count=0).as_py() for match in matches)
+
+
+def without_empty_words(words: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.if_else(pc.is_in(pc.utf8_lower(words), pa.array(EMPTY_WORDS)), None, words)
 
 
 def normalise_type(column: pa.ChunkedArray, name: str, path: Path) -> pa.ChunkedArray:
@@ -142,7 +189,7 @@ def normalise_type(column: pa.ChunkedArray, name: str, path: Path) -> pa.Chunked
             return column.cast(TIMESTAMP, safe=False)
         if types.is_boolean(kind) or types.is_null(kind):
             return column
-        text = column.cast(pa.string())
+        return column.cast(pa.string())
     except pa.ArrowNotImplementedError as error:
         raise InputError(
             f"column '{name}' of '{path}' has the type {column.type}, but a cell must be one "
@@ -154,7 +201,6 @@ def normalise_type(column: pa.ChunkedArray, name: str, path: Path) -> pa.Chunked
             f"column '{name}' of '{path}' contains cells that cannot be read "
             f"({first_line(error)}): write them as UTF-8 text"
         ) from error
-    return pc.if_else(pc.equal(text, ""), None, text)
 
 
 def _text_bytes(column: pa.ChunkedArray) -> int:
@@ -165,51 +211,7 @@ def _text_bytes(column: pa.ChunkedArray) -> int:
     return sum(pc.sum(part.cast(pa.int64())).as_py() or 0 for part in lengths)
 
 
-def _parse_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return numbers with marks, such as 1,234 or 7%, as numbers; not other text."""
-    for part in (column[:1000], column):  # most text is no number in its first cells
-        if not pc.all(pc.match_substring_regex(part, FORMATTED_NUMBER)).as_py():
-            return column
-    if pc.any(pc.match_substring_regex(column, "[$€£,%]")).as_py():
-        return pc.replace_substring_regex(column, "[$€£,%]", "").cast(pa.float64())
-    return column
-
-
-def _parse_formatted(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return ISO dates, and numbers with marks, as dates and numbers; not other text."""
-    is_date = pc.match_substring_regex(column, ISO_DATE)
-    if column.null_count < len(column) and pc.all(is_date).as_py():
-        try:
-            return column.cast(TIMESTAMP)
-        except pa.ArrowInvalid:
-            pass  # not a date, such as 2024-31-31
-    return _parse_numbers(column)
-
-
-def _clean_text(column: pa.ChunkedArray, can_parse: bool) -> pa.ChunkedArray:
-    """Remove leading spaces and empty cells from text of a CSV file; parse it if `can_parse`."""
-    column = pc.utf8_ltrim_whitespace(column)
-    column = pc.if_else(pc.equal(column, ""), None, column)
-    if not can_parse:
-        return column
-    words = pc.utf8_trim_whitespace(column)
-    is_empty = pc.is_in(pc.utf8_lower(words), value_set=pa.array(EMPTY_WORDS))
-    rest = pc.if_else(is_empty, None, words)
-    if rest.null_count == len(rest):
-        return column
-    if pc.all(pc.match_substring_regex(rest, FORMATTED_NUMBER)).as_py():
-        return pc.replace_substring_regex(rest, "[$€£,%]", "").cast(pa.float64())
-    if rest.null_count == column.null_count:
-        return column
-    for kind in (pa.float64(), TIMESTAMP, pa.bool_()):
-        try:
-            return rest.cast(kind)
-        except pa.ArrowInvalid:
-            continue
-    return column
-
-
-def find_table(folder: Path, name: str) -> TableFile:
+def find_table(folder: Path, name: str, sep: str = ",") -> TableFile:
     """Find the table `name`.csv or `name`.parquet in a folder; capital letters do not matter."""
     files = (f"{name}.csv", f"{name}.parquet")
     found = sorted(path for path in folder.iterdir() if path.name.lower() in files)
@@ -226,9 +228,9 @@ def find_table(folder: Path, name: str) -> TableFile:
         check_regular(path)
         if path.suffix.lower() == ".csv":
             with path.open(newline="", encoding="utf-8-sig") as file:
-                lines = csv.reader(file, skipinitialspace=True)
+                lines = csv.reader(file, skipinitialspace=True, delimiter=sep)
                 names = [name.strip() for name in next(filter(None, lines), [])]
-            table = TableFile(path, names, lines.line_num)
+            table = TableFile(path, names, lines.line_num, sep)
         else:
             table = TableFile(path, pq.ParquetFile(path).schema_arrow.names)
     _check_header(table.path, table.columns)
@@ -250,7 +252,7 @@ def _read_errors(path: Path) -> Iterator[None]:
             row, width, count = cells.groups()
             raise InputError(
                 f"line {row} of '{path}' has {count} cells, but the header has {width}: put quotes "
-                "around cells that contain commas"
+                "around cells that contain the separator"
             ) from error
         raise InputError(
             f"'{path}' cannot be read ({first_line(error)}): check that it is a valid "
@@ -261,9 +263,10 @@ def _read_errors(path: Path) -> Iterator[None]:
 def _check_header(path: Path, columns: list[str]) -> None:
     if not columns:
         raise InputError(f"'{path}' is empty: its first line must contain the column names")
-    if len(columns) == 1 and re.search("[;\t]", columns[0]):
+    if len(columns) == 1 and (found := re.search("[,;|\t]", columns[0])):
         raise InputError(
-            f"'{path}' has only one column, {columns[0][:40]!r}: separate the cells by commas"
+            f"'{path}' has only one column, {columns[0][:40]!r}: read it with sep={found[0]!r} "
+            f"(--sep {found[0]!r})"
         )
     if "" in columns:
         raise InputError(
