@@ -14,9 +14,9 @@ MAX_NAME_LENGTH = 60  # characters of an unknown name that a message shows
 MIN_SIMILARITY = 0.65
 """Smallest similarity of a suggested name; one wrong letter of three gives 0.67."""
 CONTROL_CHARACTERS = re.compile(
-    r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
-"""Characters that control a terminal, except the line feed."""
+"""Characters that control a terminal, break lines, change their direction or have no width."""
 OTHER_NAMES = {
     "lr": "learning_rate",
     "seed": "random_state",
@@ -36,6 +36,9 @@ class CanetError(Exception):
 
     The command line prints the message and exits with code 2; `--debug` adds the traceback.
     """
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class InputError(CanetError, ValueError):
@@ -66,7 +69,7 @@ def warn_user(text: str) -> None:
     level, frame = 2, sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "canet":
         level, frame = level + 1, frame.f_back
-    warnings.warn(text, InputWarning, stacklevel=level)
+    warnings.warn(printable(text), InputWarning, stacklevel=level)
 
 
 def unknown_name(kind: str, name: object, valid: Iterable[str]) -> InputError:
@@ -111,9 +114,13 @@ def listed(items: Iterable[Any], count: int | None = None) -> str:
     return ", ".join(texts[:MAX_LISTED]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def printable(text: object) -> str:
-    """Return a text for the terminal with spaces in place of control characters."""
-    return CONTROL_CHARACTERS.sub(" ", str(text))
+def printable(text: object, keep_lines: bool = False) -> str:
+    """Return a text with spaces in place of control characters, which user data may contain.
+
+    Whatever is shown passes this function; a text of several lines with `keep_lines`.
+    """
+    lines = str(text).split("\n") if keep_lines else [str(text)]
+    return "\n".join(CONTROL_CHARACTERS.sub(" ", line) for line in lines)
 
 
 def first_line(error: BaseException) -> str:

@@ -81,7 +81,7 @@ def predict(
             print_text(f"{name}: {found}")
         if limit is not None:
             rarer = classifier.classes_[classifier.calibration_.positive]
-            print(f"class {rarer} if its probability is at least {limit:.3f}")
+            print_text(f"class {rarer} if its probability is at least {limit:.3f}")
         if "recall_at_k" in summary:
             recall, ranked = 100 * summary["recall_at_k"]["recall"], summary["labelled"]
             ranks = f"the {recall_at:,} likeliest of {ranked:,} labelled nodes"

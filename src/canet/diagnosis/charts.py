@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from canet.diagnosis.columns import Distribution
 from canet.diagnosis.risk import Risk
 from canet.diagnosis.sections.confidence import Confidence
+from canet.errors import printable
 from canet.scoring.intervals import Estimate
 from canet.util.rendering import ACCENT, INK, MUTED, PAGE_STYLE, WARN, amount, inline_svg
 
@@ -103,5 +104,5 @@ def _with_errors(estimates: Sequence[Estimate]) -> tuple[list[float], np.ndarray
 
 
 def _short(name: str) -> str:
-    name = f"column {name}" if name.isdigit() else name
+    name = f"column {name}" if name.isdigit() else printable(name)
     return name if len(name) <= MAX_LENGTH else f"{name[: MAX_LENGTH - 11]}…{name[-10:]}"

@@ -19,7 +19,7 @@ from canet.data.raw_graph import Column, GraphLike, NodeSet
 from canet.data.task import ShiftTask
 from canet.data.user_task import warn_scales
 from canet.defaults import changed
-from canet.errors import InputError, unknown_name, warn_user
+from canet.errors import InputError, printable, unknown_name, warn_user
 from canet.estimator.base import BaseClassifier
 from canet.estimator.inputs import (
     check_parameters,
@@ -312,7 +312,7 @@ class NodeClassifier(BaseClassifier):
     def summary(self) -> str:
         """Return in a few sentences what was chosen, why, and how sure that is."""
         check_is_fitted(self)
-        return summary_of(self)
+        return printable(summary_of(self))
 
     def save(self, path: str | Path, keep_reference: bool = True, overwrite: bool = False) -> None:
         """Write the model to a folder, for `NodeClassifier.load`. The files are not pickles.

@@ -39,7 +39,12 @@ def leaderboard_rows(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
         others.insert(1, replace(best, name="best single model"))
     names = ("weight", "validation", "held_out", "likelihood", "seconds")
     return [
-        {"model": one.name, **{n: getattr(one, n) for n in names}, **one.shifts, "note": one.note}
+        {
+            "model": printable(one.name),
+            **{name: getattr(one, name) for name in names},
+            **{printable(part): score for part, score in one.shifts.items()},
+            "note": printable(one.note),
+        }
         for one in [*models, *others]
     ]
 
@@ -134,7 +139,7 @@ def model_card(model: BaseClassifier, has_reference: bool) -> str:
         "",
     ]
     if model.diagnosis_:
-        lines += [f"    {line}".rstrip() for line in printable(model.diagnosis_).splitlines()]
+        lines += [f"    {printable(line)}".rstrip() for line in model.diagnosis_.splitlines()]
     else:
         lines.append(
             "None was run before the model was saved. `canet diagnose MODEL GRAPH` runs one."

@@ -25,8 +25,7 @@ def table_text(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def print_text(text: object) -> None:
-    """Print a text without control characters, which user data may contain."""
-    print(printable(text))
+    print(printable(text, keep_lines=True))
 
 
 def make_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

@@ -10,6 +10,8 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from canet.errors import printable
+
 SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -26,14 +28,14 @@ class Display:
         self._last_line = time.monotonic()
         self._bar: Progress | None = None
         self._said: set[str] = set()
-        screen = Console(stderr=True)
+        screen = Console(stderr=True, markup=False)
         in_notebook = screen.is_jupyter and find_spec("ipywidgets") is not None
         if not quiet and (sys.stderr.isatty() or in_notebook):
             self._bar = Progress(
                 TextColumn("{task.fields[count]}"),
                 BarColumn(),
                 TimeRemainingColumn(),
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 console=screen,
                 transient=True,
             )
@@ -46,7 +48,7 @@ class Display:
         self._show(done + part, self._count(done, running, failed), text)
 
     def _show(self, completed: float, count: str, text: str) -> None:
-        self._completed = completed
+        self._completed, text = completed, printable(text)
         if self._first is None:
             self._first = time.monotonic(), completed
         if self._bar:
@@ -62,7 +64,7 @@ class Display:
         if text and not self._quiet and text not in self._said:
             self._said.add(text)
             show = self._bar.console.print if self._bar else partial(print, file=sys.stderr)
-            show(text)
+            show(printable(text))
 
     def __enter__(self) -> Self:
         if self._bar:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from textwrap import fill
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from canet.errors import printable
 from canet.util.colour import Colour
 from canet.util.files import atomic_path
 
@@ -104,12 +107,18 @@ def environment(*folders: Path, html: bool = True, **filters: Callable[..., Any]
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+    def finalize(value: object) -> str:
+        is_markup = isinstance(value, Markup)
+        text = printable(value, keep_lines=is_markup or not html)  # macros return several lines
+        return Markup(text) if is_markup else text
+
     made = Environment(
         loader=FileSystemLoader([*folders, PAGES]),  # a PackageLoader would import the package
         autoescape=html,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=finalize,
     )
     made.filters.update({function.__name__: function for function in FORMATS}, **filters)
     return made
@@ -121,16 +130,24 @@ def write_page(page: str, target: Path) -> None:
         temporary.write_text(page, encoding="utf-8", errors="backslashreplace")
 
 
+@contextmanager
+def _drawing(style: Any) -> Iterator[None]:
+    """Use a style, without warnings about letters that the font of matplotlib lacks."""
+    from matplotlib import rc_context
+
+    with rc_context(style), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        yield
+
+
 def inline_svg(figure: Figure, colours: Iterable[Colour] = ()) -> Markup:
     """The SVG of a figure in `PAGE_STYLE` as a part of a page, without background and ids.
 
     The light code of each colour becomes the dark one in dark mode.
     """
-    from matplotlib import rc_context
-
     text = io.StringIO()
     none = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with rc_context(PAGE_STYLE):
+    with _drawing(PAGE_STYLE):
         figure.savefig(text, format="svg", transparent=True, metadata=none)
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :]
@@ -144,8 +161,6 @@ def inline_svg(figure: Figure, colours: Iterable[Colour] = ()) -> Markup:
 
 def save_figure(figure: Figure, folder: Path, name: str) -> None:
     """Write FOLDER/NAME.svg and FOLDER/NAME.png without a date; equal data give equal files."""
-    from matplotlib import rc_context
-
     for kind, metadata in METADATA.items():
-        with rc_context(REPRODUCIBLE), atomic_path(folder / f"{name}.{kind}") as path:
+        with _drawing(REPRODUCIBLE), atomic_path(folder / f"{name}.{kind}") as path:
             figure.savefig(path, format=kind, metadata=metadata)

@@ -24,7 +24,7 @@ from canet.data.graph_files.summary import (
 )
 from canet.data.graph_files.tables import NUMBERS, SEPARATORS
 from canet.data.graph_files.values import ArrowColumn, as_text, raise_error
-from canet.errors import InputError, check_name, listed
+from canet.errors import InputError, check_name, listed, printable
 from canet.util.memory import check_memory
 from canet.util.sparse import from_scipy
 
@@ -234,7 +234,7 @@ class Encoding:
         lines = [repr(self), *(f"  {column}" for column in self.columns)]
         if self.left_out:
             lines.append(f"  left out: {', '.join(self.left_out)}")
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
     @property
     def names(self) -> list[str]:

@@ -22,7 +22,7 @@ from canet.data.graph_files.read import READ_ARGUMENTS, graph_path
 from canet.data.graph_files.summary import ColumnSummary
 from canet.data.labels import check_labels, label_notes
 from canet.data.raw_graph import MASKS, RawGraph
-from canet.errors import InputError, check_name, listed
+from canet.errors import InputError, check_name, listed, printable
 from canet.util.console import table_text
 from canet.util.sparse import adjacency, select_rows, to_scipy
 
@@ -92,7 +92,8 @@ class Inspection:
                 f"labels: {len(self.labels):,} classes; {self.unlabelled:,} nodes unlabelled"
             )
         lines += [f"note: {note}" for note in self.notes]
-        return lines + [f"warning: {warning}" for warning in self.warnings]
+        lines += [f"warning: {warning}" for warning in self.warnings]
+        return [printable(line) for line in lines]
 
     def tables(self) -> list[Table]:
         """Return tables of columns, labels and environments, with at most `MAX_ROWS` rows each."""
