@@ -11,13 +11,15 @@ import pickle
 import shutil
 import struct
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load
 from torch_geometric.data import Data
 
 import canet
@@ -26,13 +28,17 @@ from canet.data.graph_store.index import HEADER_BYTES, INDEX
 from canet.defaults import read_settings
 from canet.errors import CanetError, InputError
 from canet.store import RunFolder, unpack_archive
+from canet.store.checksums import CONTENT, FILES, pack_record
+from canet.store.model_folder import MODEL
 from canet.store.run_folder import read_checkpoint
 from canet.store.summary import read_run
+from canet.store.tensors import pack
 from canet.util import files
 from canet.util.files import sha256
 from canet.util.schema import CHECKSUM, pack_json
 from tests.support.commands import call
 from tests.support.finished import make_config, write_run
+from tests.support.frames import frames
 from tests.support.stores import NUM_NODES, write_store
 from tests.support.user_tables import write_folder
 
@@ -213,3 +219,92 @@ def test_a_forged_number_that_points_outside_is_an_error(
             read()
     (problem,) = canet.GraphStore(store).problems()
     assert name in problem
+
+
+def rewrite_model(
+    source: Path, target: Path, change: Callable[[Any, dict[str, Any]], None]
+) -> Path:
+    """Copy a model with a change of its record and its tensors; the checksums are right."""
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target)
+    record = json.loads((target / MODEL).read_text())
+    tensors = {name: load((target / name).read_bytes()) for name in record[FILES]}
+    change(record[CONTENT], {name.partition("-")[0]: part for name, part in tensors.items()})
+    for name, part in tensors.items():
+        (target / name).write_bytes(pack(part))
+        record[FILES][name] = sha256(target / name)
+    (target / MODEL).write_bytes(pack_record(record[FILES], record[CONTENT]))
+    return target
+
+
+def numbers_in(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The places of all numbers in JSON content."""
+    pairs = content.items() if isinstance(content, dict) else enumerate(content)
+    for name, value in pairs:
+        if isinstance(value, dict | list):
+            yield from numbers_in(value, (*path, name))
+        elif type(value) in (int, float):
+            yield (*path, name)
+
+
+@pytest.fixture(scope="module")
+def table_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved model of tables with empty cells, words and dates."""
+    folder = tmp_path_factory.mktemp("table-model") / "model"
+    nodes, edges = frames()
+    nodes["day"] = np.datetime64("2024-01-01") + np.arange(len(nodes)).astype("timedelta64[D]")
+    canet.NodeClassifier("linear", undirected=True).fit(nodes, edges, label="label").save(folder)
+    return folder
+
+
+def use(model: canet.NodeClassifier) -> None:
+    """Predict and diagnose; the results are finite."""
+    graph = frames(1)
+    graph[0]["day"] = np.datetime64("2024-06-01")
+    assert np.isfinite(model.predict_proba(graph, calibrated=True)).all()
+    assert np.isfinite(model.novelty_score(graph)).all()
+    model.predict(graph, threshold="best")
+    assert str(canet.diagnose(model, None, graph, repeats=1))
+
+
+@pytest.mark.parametrize("kind", ["weights", "reference"])
+def test_an_absurd_number_in_a_tensor_of_a_model_is_an_error_that_names_the_folder(
+    kind: str, table_model: Path, tmp_path: Path
+) -> None:
+    names: list[str] = []
+    rewrite_model(table_model, tmp_path / "model", lambda _, parts: names.extend(parts[kind]))
+    for name in names:
+        for absurd in (float("nan"), float("inf"), -2, 2**62):
+
+            def change(_: Any, parts: Any, name: str = name, absurd: float = absurd) -> None:
+                tensor = parts[kind][name]
+                if isinstance(absurd, int) != tensor.is_floating_point() and tensor.numel():
+                    tensor.view(-1)[tensor.numel() // 2] = absurd
+                else:  # another size
+                    parts[kind][name] = torch.cat([tensor.reshape(-1), tensor.new_ones(1)])
+
+            path = rewrite_model(table_model, tmp_path / "model", change)
+            if (name, str(absurd)) == ("homophily", "nan"):
+                use(canet.load(path, "cpu"))  # a graph without edges
+                continue
+            with pytest.raises(CanetError, match="model"):
+                canet.load(path, "cpu")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::canet.errors.InputWarning")
+def test_an_absurd_number_in_the_record_of_a_model_is_an_error_or_does_not_matter(
+    table_model: Path, tmp_path: Path
+) -> None:
+    content = json.loads((table_model / MODEL).read_text())[CONTENT]
+    for place in numbers_in(content):
+        for absurd in (-1, 0, 10**30, float("nan"), 1e308):
+
+            def change(record: Any, _: Any, place: Any = place, absurd: float = absurd) -> None:
+                for name in place[:-1]:
+                    record = record[name]
+                record[place[-1]] = absurd
+
+            path = rewrite_model(table_model, tmp_path / "model", change)
+            with suppress(CanetError):
+                use(canet.load(path, "cpu"))

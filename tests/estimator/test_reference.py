@@ -101,7 +101,7 @@ def test_a_reference_comes_back_from_its_tensors(sparse: bool) -> None:
     there = reference(torch.randn(3, 4), torch.randn(2, 4), x.to_sparse_csr() if sparse else x)
     tensors = there.tensors()
     assert all(t.layout == torch.strided for t in tensors.values())
-    back = Reference.from_tensors(tensors)
+    back = Reference.from_tensors(tensors, features=2, classes=there.logits.shape[1])
     assert back.x.layout == there.x.layout
     assert back.x.dtype == torch.float32
     assert back.x.to_dense().equal(x)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from canet.data.graph_files.encoding import Encoding
 from canet.data.task import ShiftTask, sample_nodes
-from canet.errors import CanetError
+from canet.errors import CanetError, first_line
 from canet.models.base import Reader
 from canet.nn.model import Prediction
 from canet.scoring.calibration import Calibration
@@ -23,6 +23,13 @@ NUM_NEIGHBOURS = 10
 MAX_CHANCE = 0.01  # that a column is constant, if at most 300 nodes are independent
 ROWS_PER_CHUNK = 4_096
 PARTS = ("crow_indices", "col_indices", "values")  # tensors of sparse features
+SHAPES = {"x": "rD", "logits": "rC", "embedding": "rH", "homophily": "", "train_label_counts": "C"}
+SHAPES |= dict.fromkeys(("y", "degree", "environment", "node_ids"), "r")
+SHAPES |= dict.fromkeys(("valid_nodes", "valid_y", "valid_node_ids"), "v")
+SHAPES |= {"valid_logits": "vC", "valid_embedding": "vH"}
+"""Sizes of each tensor of a reference; those in `OPTIONAL` may also be empty."""
+OPTIONAL = ("environment", "node_ids", "valid_node_ids")
+MAX_COUNT = 2**48
 
 
 @dataclass(frozen=True)
@@ -89,15 +96,26 @@ class Reference:
         return named | parts | {"x.shape": torch.tensor(self.x.shape)}
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
-        """Build a reference from the result of `tensors`."""
+    def from_tensors(cls, tensors: Mapping[str, Tensor], features: int, classes: int) -> Self:
+        """Build a reference from the result of `tensors`, for D features and C classes."""
         parts: dict[str, Any] = {name: t for name, t in tensors.items() if "." not in name}
         if "x.shape" in tensors:
-            rows, columns, values, shape = (tensors[f"x.{part}"] for part in (*PARTS, "shape"))
-            size = shape.tolist()
-            parts["x"] = torch.sparse_csr_tensor(rows, columns, values, size, check_invariants=True)
-        if parts.keys() != {field.name for field in fields(cls)}:
+            try:
+                rows, columns, values, shape = (tensors[f"x.{p}"] for p in (*PARTS, "shape"))
+                csr = rows, columns, values, shape.tolist()
+                parts["x"] = torch.sparse_csr_tensor(*csr, check_invariants=True)
+            except (KeyError, RuntimeError, TypeError, ValueError) as error:
+                raise CanetError(f"the features of its sample: {first_line(error)}") from error
+        if parts.keys() != SHAPES.keys():
             raise CanetError("its sample of training nodes has other entries")
+        sizes = {"D": features, "C": classes}
+        for name, letters in SHAPES.items():
+            part, lengths = parts[name], list(parts[name].shape)
+            known = [sizes.setdefault(*pair) for pair in zip(letters, lengths, strict=False)]
+            fits = len(letters) == len(lengths) and lengths == known and part.numel()
+            is_left_out = name in OPTIONAL and lengths == [0]
+            if not (fits or is_left_out) or not _is_in_range(name, part, classes):
+                raise CanetError(f"'{name}' of its sample of training nodes is not possible")
         return cls(**parts)
 
     def _distance(self, embedding: Tensor) -> Tensor:
@@ -165,6 +183,17 @@ def _varies(x: Matrix) -> np.ndarray:
     """Return whether each column $[D]$ has several values."""
     spread = x.max(axis=0).astype(float) - x.min(axis=0)
     return np.asarray(spread.toarray().ravel() if sp.issparse(spread) else spread) > 0
+
+
+def _is_in_range(name: str, part: Tensor, classes: int) -> bool:
+    """Whether a tensor has the type and the range of numbers of its entry."""
+    if len(SHAPES[name]) == 2 or name == "homophily":  # without edges, there is no homophily
+        values = part.values() if part.layout == torch.sparse_csr else part
+        finite = part.is_floating_point() and bool(values.double().isfinite().all())
+        return finite or (name == "homophily" and bool(part.isnan()))
+    low = -1 if name == "environment" else 0
+    high = classes if name.endswith("y") else MAX_COUNT
+    return part.dtype == torch.long and bool(((part >= low) & (part < high)).all())
 
 
 def _unit(rows: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Write a fitted classifier to a folder and read it: JSON and safetensors, no pickle."""
 
+import math
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +18,8 @@ from canet.store.result import versions
 from canet.util.devices import pick_device
 
 Classifier = TypeVar("Classifier", bound=BaseClassifier)
+MAX_SCALE = 1e150
+"""Limit of means and standard deviations, whose squares are then finite."""
 OTHERS = {"params", "classes", "num_features", "model", "encoding", "versions"}
 LEARNED = {field.name for field in fields(ModelFile)} - OTHERS
 """Fields of `ModelFile` whose attribute of the model has the same name and an underscore."""
@@ -83,12 +86,16 @@ def load_classifier(
             params["class_weight"] = dict(params["class_weight"])
         model = model_type(**params)
         model._settings()
+        model._seed()
         fitted = restore(about, tensors[WEIGHTS])
         model.classes_ = np.array(file.classes)
         model.n_features_in_ = file.num_features
         model._set_encoding(file.encoding)
         sample = tensors.get(REFERENCE)
-        model.reference_ = None if sample is None else Reference.from_tensors(sample)
+        sizes = file.num_features, len(file.classes)
+        if not _is_in_range(file):
+            raise CanetError("its calibration, encoding or largest class is not possible")
+        model.reference_ = None if sample is None else Reference.from_tensors(sample, *sizes)
     except CanetError as error:
         raise VersionError(
             f"the model '{folder}' cannot be used ({error}): use canet "
@@ -99,6 +106,23 @@ def load_classifier(
     fitted.candidates = file.candidates
     model.fitted_ = fitted.to(pick_device(model.device))
     return model
+
+
+def _is_in_range(file: ModelFile) -> bool:
+    """Whether the numbers that predictions and a diagnosis compute with are possible."""
+    one, count = file.calibration, len(file.classes)
+    return (
+        0 < one.temperature < math.inf
+        and 0 <= one.threshold <= 1
+        and one.positive in (None, 0, 1)
+        and len(one.bias) in (0, count)
+        and all(map(math.isfinite, one.bias))
+        and file.data.get("largest_class", 0) in range(count)
+        and all(
+            0 < column.std < MAX_SCALE and max(abs(column.mean), abs(column.fill or 0)) < MAX_SCALE
+            for column in (file.encoding.columns if file.encoding else ())
+        )
+    )
 
 
 def _plain(value: object) -> Any:

@@ -43,6 +43,7 @@ from canet.util.sparse import Matrix, from_matrix, to_matrix
 from canet.util.torch_state import limited_threads, seeded, single_precision
 
 logger = logging.getLogger("canet")
+MAX_SIZE = 2**31  # of a saved model
 WORK_FOLDER = ".work"  # folder of what an unfinished run has finished
 State = tuple[dict[str, Any], dict[str, Tensor]]  # a model as JSON and as named tensors
 
@@ -458,9 +459,10 @@ class Learner(ABC):
 
 def entry(about: Mapping[str, Any], name: str, kind: Any) -> Any:
     """Return an entry of the result of `Fitted.state`, which must have this type."""
-    if not isinstance(about.get(name), kind):
-        raise VersionError(f"the entry '{name}' of the model is missing or has the wrong type")
-    return about[name]
+    value = about.get(name)
+    if not isinstance(value, kind) or (isinstance(value, int) and abs(value) > MAX_SIZE):
+        raise VersionError(f"the entry '{name}' of the model is missing or not possible")
+    return value
 
 
 def restore(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
@@ -471,4 +473,10 @@ def restore(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
             f"the model has the unknown kind '{kind}': install or import the package that adds it, "
             "or use the version of canet that wrote it"
         )
+    for name, tensor in tensors.items():
+        values = tensor.double() if tensor.is_floating_point() else tensor
+        # A threshold of trees is infinite if it only separates missing values.
+        wrong = values.isnan() if name.endswith("num_threshold") else ~values.isfinite()
+        if wrong.any():
+            raise VersionError(f"the weights '{name}' of the model contain NaN or infinity")
     return KINDS[kind].restore(about, tensors)

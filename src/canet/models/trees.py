@@ -215,7 +215,9 @@ def _are_valid(
     """Whether arrays are trees: children come after their node, and all columns exist."""
     if any(part.dim() != 1 or not part.numel() for part in parts.values()):
         return False
-    if components is not None and (components.dim() != 2 or components.shape[1] != count):
+    if components is not None and components.shape[1:] != (count,):
+        return False
+    if not all(t.is_floating_point() for t in (parts["baseline"], components) if t is not None):
         return False
     width = count if components is None else components.shape[0]
     width = 3 * width + 1 if settings.neighbours else width

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 GAP = "–"  # shown instead of a number that is not known
 WIDTH = 98
 EPOCH = datetime(1970, 1, 1)
+MIN_DATE, MAX_DATE = -62e9, 253e9  # seconds; Python has no dates before the year 1 or after 9999
 NO_BREAK = "\N{NO-BREAK SPACE}"
 PAGES = Path(__file__).parent / "pages"  # style sheet and macros that all pages share
 # Placeholder colours, replaced by CSS variables so that charts follow light and dark mode.
@@ -67,7 +68,7 @@ def amount(value: float, is_date: bool = False) -> str:
     """Format a value with four significant digits, or seconds since 1970 as a date."""
     if not math.isfinite(value):
         return GAP
-    if is_date:
+    if is_date and MIN_DATE < value < MAX_DATE:
         return str((EPOCH + timedelta(seconds=value)).date())
     if 0 < abs(value) < 1e-3 or abs(value) >= 1e9:
         return f"{value:.3e}".replace("-", "−")
