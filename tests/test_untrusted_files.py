@@ -292,7 +292,7 @@ def test_an_absurd_number_in_a_tensor_of_a_model_is_an_error_that_names_the_fold
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::canet.errors.InputWarning")
+@pytest.mark.filterwarnings("ignore::canet.errors.InputWarning", "ignore::RuntimeWarning")
 def test_an_absurd_number_in_the_record_of_a_model_is_an_error_or_does_not_matter(
     table_model: Path, tmp_path: Path
 ) -> None:

@@ -182,13 +182,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print only a JSON object.")]
 Device = Annotated[
     str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, or cuda:1 for the second GPU.")
 ]
-
-Decimal = Annotated[
-    str | None, typer.Option(help="Decimal mark of numbers, . or , (default: as in training, or .)")
-]
-Separator = Annotated[
-    str | None, typer.Option(help="Separator of CSV files (default: as in training, or a comma).")
-]
+Decimal = Annotated[str | None, typer.Option(help="Decimal mark: . or , (or as in training).")]
+Separator = Annotated[str | None, typer.Option(help="Separator of CSV files (or as in training).")]
 
 
 def _column(help: str, *names: str) -> Any:

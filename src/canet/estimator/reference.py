@@ -112,9 +112,17 @@ class Reference:
         for name, letters in SHAPES.items():
             part, lengths = parts[name], list(parts[name].shape)
             known = [sizes.setdefault(*pair) for pair in zip(letters, lengths, strict=False)]
-            fits = len(letters) == len(lengths) and lengths == known and part.numel()
-            is_left_out = name in OPTIONAL and lengths == [0]
-            if not (fits or is_left_out) or not _is_in_range(name, part, classes):
+            fits = len(letters) == len(lengths) and lengths == known and part.numel() > 0
+            numbers = part.values() if part.layout == torch.sparse_csr else part
+            if len(letters) == 1:
+                low, high = -(name == "environment"), classes if name[-1] == "y" else MAX_COUNT
+                valid = numbers.dtype == torch.long and ((low <= numbers) & (numbers < high)).all()
+                fits |= name in OPTIONAL and lengths == [0]
+            else:
+                if name == "homophily":
+                    numbers = numbers[~numbers.isnan()]  # NaN without edges
+                valid = numbers.is_floating_point() and numbers.double().isfinite().all()
+            if not (fits and valid):
                 raise CanetError(f"'{name}' of its sample of training nodes is not possible")
         return cls(**parts)
 
@@ -183,17 +191,6 @@ def _varies(x: Matrix) -> np.ndarray:
     """Return whether each column $[D]$ has several values."""
     spread = x.max(axis=0).astype(float) - x.min(axis=0)
     return np.asarray(spread.toarray().ravel() if sp.issparse(spread) else spread) > 0
-
-
-def _is_in_range(name: str, part: Tensor, classes: int) -> bool:
-    """Whether a tensor has the type and the range of numbers of its entry."""
-    if len(SHAPES[name]) == 2 or name == "homophily":  # without edges, there is no homophily
-        values = part.values() if part.layout == torch.sparse_csr else part
-        finite = part.is_floating_point() and bool(values.double().isfinite().all())
-        return finite or (name == "homophily" and bool(part.isnan()))
-    low = -1 if name == "environment" else 0
-    high = classes if name.endswith("y") else MAX_COUNT
-    return part.dtype == torch.long and bool(((part >= low) & (part < high)).all())
 
 
 def _unit(rows: Tensor) -> Tensor:

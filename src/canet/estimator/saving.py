@@ -18,8 +18,7 @@ from canet.store.result import versions
 from canet.util.devices import pick_device
 
 Classifier = TypeVar("Classifier", bound=BaseClassifier)
-MAX_SCALE = 1e150
-"""Limit of means and standard deviations, whose squares are then finite."""
+MAX_SCALE = 1e150  # of means and standard deviations, so that their squares are finite
 OTHERS = {"params", "classes", "num_features", "model", "encoding", "versions"}
 LEARNED = {field.name for field in fields(ModelFile)} - OTHERS
 """Fields of `ModelFile` whose attribute of the model has the same name and an underscore."""
@@ -94,7 +93,7 @@ def load_classifier(
         sample = tensors.get(REFERENCE)
         sizes = file.num_features, len(file.classes)
         if not _is_in_range(file):
-            raise CanetError("its calibration, encoding or largest class is not possible")
+            raise CanetError("its calibration or largest class is not possible")
         model.reference_ = None if sample is None else Reference.from_tensors(sample, *sizes)
     except CanetError as error:
         raise VersionError(
@@ -111,6 +110,7 @@ def load_classifier(
 def _is_in_range(file: ModelFile) -> bool:
     """Whether the numbers that predictions and a diagnosis compute with are possible."""
     one, count = file.calibration, len(file.classes)
+    columns = file.encoding.columns if file.encoding else ()
     return (
         0 < one.temperature < math.inf
         and 0 <= one.threshold <= 1
@@ -118,10 +118,7 @@ def _is_in_range(file: ModelFile) -> bool:
         and len(one.bias) in (0, count)
         and all(map(math.isfinite, one.bias))
         and file.data.get("largest_class", 0) in range(count)
-        and all(
-            0 < column.std < MAX_SCALE and max(abs(column.mean), abs(column.fill or 0)) < MAX_SCALE
-            for column in (file.encoding.columns if file.encoding else ())
-        )
+        and all(0 < c.std < MAX_SCALE and abs(c.mean) < MAX_SCALE for c in columns)
     )
 
 

@@ -38,15 +38,11 @@ def leaderboard_rows(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
         best = replace(models[0], weight=0.0, seconds=0.0, note=models[0].name)
         others.insert(1, replace(best, name="best single model"))
     names = ("weight", "validation", "held_out", "likelihood", "seconds")
-    return [
-        {
-            "model": printable(one.name),
-            **{name: getattr(one, name) for name in names},
-            **{printable(part): score for part, score in one.shifts.items()},
-            "note": printable(one.note),
-        }
+    rows = [
+        {"model": one.name, **{n: getattr(one, n) for n in names}, **one.shifts, "note": one.note}
         for one in [*models, *others]
     ]
+    return [{printable(name): cell for name, cell in row.items()} for row in rows]
 
 
 def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:

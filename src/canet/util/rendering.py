@@ -6,8 +6,7 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 from textwrap import fill
@@ -131,24 +130,17 @@ def write_page(page: str, target: Path) -> None:
         temporary.write_text(page, encoding="utf-8", errors="backslashreplace")
 
 
-@contextmanager
-def _drawing(style: Any) -> Iterator[None]:
-    """Use a style, without warnings about letters that the font of matplotlib lacks."""
-    from matplotlib import rc_context
-
-    with rc_context(style), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        yield
-
-
 def inline_svg(figure: Figure, colours: Iterable[Colour] = ()) -> Markup:
     """The SVG of a figure in `PAGE_STYLE` as a part of a page, without background and ids.
 
     The light code of each colour becomes the dark one in dark mode.
     """
+    from matplotlib import rc_context
+
     text = io.StringIO()
     none = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with _drawing(PAGE_STYLE):
+    with rc_context(PAGE_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # browsers have more fonts
         figure.savefig(text, format="svg", transparent=True, metadata=none)
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :]
@@ -162,6 +154,8 @@ def inline_svg(figure: Figure, colours: Iterable[Colour] = ()) -> Markup:
 
 def save_figure(figure: Figure, folder: Path, name: str) -> None:
     """Write FOLDER/NAME.svg and FOLDER/NAME.png without a date; equal data give equal files."""
+    from matplotlib import rc_context
+
     for kind, metadata in METADATA.items():
-        with _drawing(REPRODUCIBLE), atomic_path(folder / f"{name}.{kind}") as path:
+        with rc_context(REPRODUCIBLE), atomic_path(folder / f"{name}.{kind}") as path:
             figure.savefig(path, format=kind, metadata=metadata)

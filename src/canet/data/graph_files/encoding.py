@@ -197,7 +197,6 @@ class Encoding:
     layout: Literal["dense", "sparse"] = "dense"  # layout of x
     left_out: tuple[str, ...] = ()  # empty columns, free text, and those the user left out
     fill: Fill = "mean"  # how the number for empty cells was computed
-    reasons: tuple[str, ...] = ()  # why each column was left out; earlier versions did not write it
     decimal: str = "."  # decimal mark of numbers in text
     sep: str = ","  # separator of CSV files
 
@@ -210,9 +209,8 @@ class Encoding:
         options: ReadOptions,
     ) -> Self:
         """Learn the encoding of the columns of a table, without those with free text."""
-        left_out = {n: "empty" for n, column in summaries.items() if column.kind == "empty"}
-        left_out |= dict.fromkeys(options.without, "on request")
-        left_out |= dict.fromkeys(free_text, "text with too many different values")
+        empty = [name for name, column in summaries.items() if column.kind == "empty"]
+        left_out = (*empty, *options.without, *free_text)
         used = [column for name, column in summaries.items() if name not in left_out]
         columns = tuple(ColumnEncoding.learn(column) for column in used)
         total = sum(len(column.names) for column in columns)
@@ -224,8 +222,8 @@ class Encoding:
         )
         is_sparse = total > MIN_SPARSE_FEATURES and nonzero < MAX_SPARSE_SHARE * total
         layout: Literal["dense", "sparse"] = "sparse" if is_sparse else "dense"
-        how = options.fill, tuple(left_out.values()), options.decimal, options.sep
-        return cls(columns, roles, layout, tuple(left_out), *how)
+        how = options.fill, options.decimal, options.sep
+        return cls(columns, roles, layout, left_out, *how)
 
     def __repr__(self) -> str:
         return f"Encoding({len(self.columns)} columns → {len(self.names)} features)"
@@ -286,9 +284,7 @@ class Encoding:
         named[f"empty cells filled with the {how} and marked in another feature"] = [
             f"{c.name} ({c.empty:,})" for c in self.columns if c.marks_empty
         ]
-        reasons = self.reasons or ("empty, free text, or on request",) * len(self.left_out)
-        for name, reason in zip(self.left_out, reasons, strict=False):
-            named.setdefault(f"columns left out ({reason})", []).append(name)
+        named["columns left out (empty, free text, or on request)"] = list(self.left_out)
         return lines + [f"{text}: {listed(names)}" for text, names in named.items() if names]
 
 

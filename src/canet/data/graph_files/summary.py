@@ -212,13 +212,10 @@ def almost_numbers(summaries: dict[str, ColumnSummary], table: pa.Table, decimal
     messages = []
     for column in summaries.values():
         words = without_empty_words(pa.array(column.words, pa.string())).drop_null()
-        numbers = np.count_nonzero(np.any([_matches(words, mark) for mark in NUMBERS], axis=0))
-        enough = min(len(words), MIN_NUMBERS * max(len(words), MIN_WORDS))
-        if (
-            column.kind == "text"
-            and numbers >= enough
-            and (hint := number_hint(table[column.name], decimal))
-        ):
+        numbers = (_matches(words, ".") | _matches(words, ",")).sum()
+        is_near = numbers >= min(len(words), MIN_NUMBERS * max(len(words), MIN_WORDS))
+        is_near = is_near and column.kind == "text"
+        if is_near and (hint := number_hint(table[column.name], decimal)):
             found, fix = hint
             messages.append(
                 f"column '{column.name}' was read as text{found}: if it contains numbers, {fix}"
@@ -228,20 +225,17 @@ def almost_numbers(summaries: dict[str, ColumnSummary], table: pa.Table, decimal
 
 def number_hint(column: pa.ChunkedArray, decimal: str) -> tuple[str, str] | None:
     """Return what keeps a text column from being numbers, and how to fix it; None if it is text."""
-    filled = without_empty_words(column)
-    (other,) = NUMBERS.keys() - {decimal}
-    number = _matches(filled, decimal)
-    known = filled.is_valid().to_numpy()
+    filled, other = without_empty_words(column), "," if decimal == "." else "."
+    number, known = _matches(filled, decimal), filled.is_valid().to_numpy()
     wrong_mark = _matches(filled, other) & ~number
-    if wrong_mark.any() and (number | wrong_mark).sum() >= MIN_NUMBERS * known.sum():
-        row, mark = int(wrong_mark.argmax()), "comma" if other == "," else "point"
+    is_mark = wrong_mark.any() and (number | wrong_mark).sum() >= MIN_NUMBERS * known.sum()
+    row = int((wrong_mark if is_mark else known & ~number).argmax())
+    cell = f"{str(column[row])[:40]!r} in row {row + 1:,}"
+    if is_mark:
         fix = f"read it with decimal='{other}' (--decimal {other})"
-        return f" ({column[row].as_py()[:40]!r} in row {row + 1:,} has a decimal {mark})", fix
-    row = int((known & ~number).argmax())
-    if number[:row].any():
-        found = f" ({column[row].as_py()[:40]!r} in row {row + 1:,} is not a number)"
-        return found, "correct these cells or empty them"
-    return None
+        return f" ({cell} has the decimal mark '{other}')", fix
+    fix = "correct these cells or empty them"
+    return (f" ({cell} is not a number)", fix) if number[:row].any() else None
 
 
 def _matches(words: ArrowColumn, decimal: str) -> np.ndarray:

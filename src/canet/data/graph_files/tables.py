@@ -23,6 +23,7 @@ from canet.errors import InputError, first_line
 from canet.util.files import check_regular
 from canet.util.memory import check_memory
 
+Names = Sequence[str]
 TIMESTAMP = pa.timestamp("us")
 BLOCK_BYTES = 2**23  # part of a CSV file that a thread reads at once; a row must fit into it
 BUFFER_BYTES = 2**20
@@ -55,16 +56,14 @@ class TableFile:
     def is_csv(self) -> bool:
         return self.path.suffix.lower() == ".csv"
 
-    def read(
-        self, names: Sequence[str], text: Collection[str] = (), decimal: str = "."
-    ) -> pa.Table:
+    def read(self, names: Names, text: Collection[str] = (), decimal: str = ".") -> pa.Table:
         """Read the columns `names`; columns that are also in `text` stay text."""
         with _read_errors(self.path):
             csv = self.is_csv
             table = self._read_csv(names, text, decimal) if csv else self._read_parquet(names)
         return _clean(table, self.path, text, decimal, has_types=not csv)
 
-    def _read_parquet(self, names: Sequence[str]) -> pa.Table:
+    def _read_parquet(self, names: Names) -> pa.Table:
         """Read columns that fit into memory; each word of a text column is in memory once."""
         about = pq.read_metadata(self.path)
         starts = tuple(f"{name}." for name in names)  # an array in a cell has a longer path
@@ -76,7 +75,7 @@ class TableFile:
         options = {"buffer_size": BUFFER_BYTES, "pre_buffer": False, "read_dictionary": columns}
         return pq.ParquetFile(self.path, metadata=about, **options).read(columns=[*names])
 
-    def _read_csv(self, names: Sequence[str], text: Collection[str], decimal: str) -> pa.Table:
+    def _read_csv(self, names: Names, text: Collection[str], decimal: str) -> pa.Table:
         try:
             table = self._parse_csv(names, text, decimal)
         except pa.ArrowInvalid:
@@ -86,7 +85,7 @@ class TableFile:
         return self._parse_csv(names, times.union(text), decimal) if times else table
 
     def _parse_csv(
-        self, names: Sequence[str], text: Collection[str], decimal: str, use_threads: bool = True
+        self, names: Names, text: Collection[str], decimal: str, use_threads: bool = True
     ) -> pa.Table:
         return pa_csv.read_csv(
             self.path,
@@ -121,9 +120,7 @@ class MemoryTable:
     def columns(self) -> list[str]:
         return list(self.table.column_names)
 
-    def read(
-        self, names: Sequence[str], text: Collection[str] = (), decimal: str = "."
-    ) -> pa.Table:
+    def read(self, names: Names, text: Collection[str] = (), decimal: str = ".") -> pa.Table:
         """Return the columns `names`; columns that are also in `text` stay text."""
         return _clean(self.table.select(names), self.path, text, decimal, has_types=True)
 
