@@ -247,7 +247,7 @@ def test_fit_and_inspect_give_the_same_notes(tmp_path: Path) -> None:
     with pytest.warns(canet.InputWarning) as caught:
         small(undirected=True).fit(folder, label="kind")
     given = [str(warning.message) for warning in caught]
-    for words in ("'NO', 'no '", "macro_f1"):
+    for words in ("'NO', 'no'", "macro_f1"):
         assert [words in text for text in given if text in shown].count(True) == 1
 
 
