@@ -260,7 +260,8 @@ def table_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def use(model: canet.NodeClassifier) -> None:
     """Predict and diagnose; the results are finite."""
     graph = frames(1)
-    graph[0]["day"] = np.datetime64("2024-06-01")
+    days = np.arange(len(graph[0])).astype("timedelta64[D]")
+    graph[0]["day"] = np.datetime64("2024-02-01") + days
     assert np.isfinite(model.predict_proba(graph, calibrated=True)).all()
     assert np.isfinite(model.novelty_score(graph)).all()
     model.predict(graph, threshold="best")
