@@ -6,8 +6,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from canet.report.comparison import compare, find_results
-from canet.report.curves import MAX_BANDS, MAX_POINTS, curve_figure, read_curves
-from canet.report.html import legend
+from canet.report.curves import LABEL_STEP, MAX_BANDS, MAX_POINTS, curve_figure, read_curves
 from tests.support.finished import make_config, write_run
 
 SCORES = {"test_id": 0.9, "ood/near": 0.6, "ood/far": 0.5}
@@ -20,7 +19,7 @@ def panel(root: Path, *curves: list[float], **methods: list[float]) -> Axes | No
     for config, curve in configs:
         write_run(root, config, SCORES, {"loss": [], "valid": curve})
     (comparison,) = compare(find_results(root)[0])
-    figure = curve_figure(comparison, legend(comparison.contenders))
+    figure = curve_figure(comparison)
     return figure and figure.axes[0]
 
 
@@ -52,14 +51,23 @@ def test_no_chart_without_two_epochs_of_scores(curve: list[float], tmp_path: Pat
     assert panel(tmp_path, curve) is None
 
 
-def test_many_lines_have_no_bands_and_one_entry_each_in_the_legend(tmp_path: Path) -> None:
+def test_many_lines_have_no_bands_and_a_label_each_that_hides_no_other(tmp_path: Path) -> None:
     names = ["irm", "mixup", "dann", "coral", "group_dro", "canet"][:MAX_BANDS]
     curve = [0.5, 0.6, 0.7]
     axes = panel(tmp_path, curve, [0.6, 0.7, 0.8], **dict.fromkeys(names, curve))
     assert axes
     assert (len(axes.lines), len(axes.collections)) == (MAX_BANDS + 1, 0)
-    (legend,) = axes.figure.legends
-    assert len(legend.get_texts()) == MAX_BANDS + 1
+    assert {text.get_text() for text in axes.texts} == {line.get_label() for line in axes.lines}
+    low, high = axes.get_ylim()
+    places = sorted(text.get_position()[1] for text in axes.texts)
+    assert min(np.diff(places)) >= 0.99 * LABEL_STEP * (high - low)
+    assert places[-1] <= high
+
+
+def test_a_start_that_does_not_flatten_the_chart_is_shown(tmp_path: Path) -> None:
+    axes = panel(tmp_path, [0.55, 0.6, *np.linspace(0.7, 0.9, 28)])
+    assert axes
+    assert axes.get_ylim()[0] < 55
 
 
 def test_scores_under_shift_are_the_mean_of_the_sets(tmp_path: Path) -> None:

@@ -10,7 +10,13 @@ import torch
 
 from canet.runs import compare as compare_runs
 from canet.runs.compare import applicable_methods
-from canet.runs.comparison_task import comparison_task, read_comparison, read_task, write_task
+from canet.runs.comparison_task import (
+    comparison_task,
+    nodes_to_test,
+    read_comparison,
+    read_task,
+    write_task,
+)
 from tests.support.commands import call
 from tests.support.user_graphs import rare_class_graph
 from tests.support.user_tables import write_users
@@ -35,8 +41,33 @@ def test_a_task_file_gives_the_same_task(tmp_path: Path) -> None:
 def test_a_given_test_set_is_kept() -> None:
     data = rare_class_graph(200, share=0.3)
     data.test_mask = np.arange(200) < 30
-    (test,) = comparison_task(data).test_ood.values()
-    assert test.tolist() == list(range(30))
+    task = comparison_task(data)
+    assert task.test_id.tolist() == list(range(30))
+    assert not task.test_ood
+
+
+@pytest.mark.parametrize(
+    ("columns", "is_shifted"),
+    [
+        ({}, False),
+        ({"time": np.arange(200)}, True),
+        ({"time": np.arange(200) % 7}, False),
+        ({"environment": np.where(np.arange(200) < 160, "north", "south")}, True),
+        ({"environment": np.where(np.arange(200) % 2, "north", "south")}, False),
+    ],
+)
+def test_a_given_test_set_is_shifted_if_times_or_environments_say_so(
+    columns: dict[str, np.ndarray], is_shifted: bool, tmp_path: Path
+) -> None:
+    data = rare_class_graph(200, share=0.3)
+    data.test_mask = np.arange(200) >= 160
+    for name, column in columns.items():
+        setattr(data, name, column)
+    task = comparison_task(data)
+    assert bool(task.test_ood) == is_shifted
+    assert nodes_to_test(task).tolist() == list(range(160, 200))
+    write_task(tmp_path, task)
+    assert read_task(tmp_path).digest == task.digest
 
 
 def test_methods_are_those_that_the_graph_allows() -> None:
@@ -66,7 +97,7 @@ def test_statistics_of_columns_leave_the_test_nodes_out(tmp_path: Path) -> None:
     folder = write_users(tmp_path / "graph", 90, 0)
     before = read_comparison(folder, label="topic", undirected=True)
     header, *rows = (folder / "nodes.csv").read_text().splitlines()
-    for row in before.test_ood["test"].tolist():
+    for row in before.test_id.tolist():
         name, _, _, topic, month = rows[row].split(",")
         rows[row] = f"{name},9999,Rome,{topic},{month}"
     (folder / "nodes.csv").write_text("\n".join([header, *rows]))
@@ -84,8 +115,10 @@ def test_compare_prints_a_table_and_writes_a_report(place: Path) -> None:
     page = (place / "comparison" / "report.html").read_text()
     assert "CaNet" in page
     assert "Your graph" in page
+    assert "under shift" not in page  # the test set is a random sample
+    assert "OOD" not in page
     content = json.loads(call(place, *words, "--set", "hidden=8", "--set", "tau=2", "--json").out)
-    means = [one["scores"]["test_ood"]["test"]["mean"] for one in content]
+    means = [one["scores"]["test_id"]["mean"] for one in content]
     assert means == sorted(means, reverse=True)
     assert all(len(one["seeds"]) == 2 for one in content)
     again = call(place, "evaluate", "comparison", "--json").content

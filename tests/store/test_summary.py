@@ -97,9 +97,9 @@ def test_a_finished_run_has_scores_of_splits_means_and_of_the_last_epoch(tmp_pat
     assert math.isnan(read_run(folder).score(OOD_MEAN))
 
 
-def test_a_run_without_a_score_under_shift_cannot_be_compared(tmp_path: Path) -> None:
-    with pytest.raises(CanetError, match="under shift"):
-        read_run(write_run(tmp_path, make_config(), {"test_id": 50.0}))
+def test_a_run_without_a_score_on_test_nodes_cannot_be_compared(tmp_path: Path) -> None:
+    with pytest.raises(CanetError, match="test nodes"):
+        read_run(write_run(tmp_path, make_config(), {"valid": 50.0}))
 
 
 def test_rows_of_a_summary_follow_the_protocol() -> None:

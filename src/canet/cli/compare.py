@@ -32,7 +32,9 @@ def compare(
     """Train several methods on your graph, and compare their scores.
 
     The scores are those of the test set: the nodes with split test, or a fifth of the labelled
-    nodes, the latest if there are times. Run the same command again to continue.
+    nodes, the latest if there are times. The page calls them shifted only if --time or
+    --environment distinguishes them from the training nodes. Run the same command again to
+    continue.
     """
     changes = settings.changes
     chosen_backbones = options.names(backbones)
@@ -43,7 +45,7 @@ def compare(
 
     from canet.report.html import write_report
     from canet.runs.compare import RUNS, applicable_methods, compare_on_graph
-    from canet.runs.comparison_task import TEST, read_comparison
+    from canet.runs.comparison_task import read_comparison, score_on_test
     from canet.scoring.metrics import METRICS
     from canet.store.summary import spread_text
     from canet.util.console import print_table
@@ -69,7 +71,7 @@ def compare(
         rows = []
         for one in summaries:
             name = "-".join(dict.fromkeys([one["method"], one["backbone"]]))
-            scores = [one["scores"]["test_ood"][TEST], one["scores"]["valid"]]
+            scores = [score_on_test(one["scores"]), one["scores"]["valid"]]
             rows.append([name, *map(spread_text, scores), f"{one['seconds']:.1f}"])
         metric, runs = METRICS[summaries[0]["metric"]].label, len(summaries[0]["seeds"])
         title = f"{metric} in %, mean ± standard deviation of {runs} runs; the best first"

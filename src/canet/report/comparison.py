@@ -106,6 +106,12 @@ class Contender:
         """Label of the control; empty if this is not a control."""
         return CONTROLS[self.config.features].label if self.config.features in CONTROLS else ""
 
+    @cached_property
+    def main(self) -> Score:
+        """The score by which it is ranked: under shift, or on a test set that is not shifted."""
+        is_shifted = any(name.startswith(OOD) for run in self.runs for name in run.scores)
+        return self.score(OOD_MEAN if is_shifted else "test_id")
+
     @property
     def is_ranked(self) -> bool:
         """Whether it is ranked: neither a control nor a method with searched settings."""
@@ -145,15 +151,15 @@ class Lead(StrEnum):
 
 @dataclass(frozen=True)
 class Ranking:
-    """At least two contenders, sorted by their score under shift, the best first."""
+    """At least two contenders, sorted by their main score, the best first."""
 
     ranked: list[Contender]
 
     @cached_property
     def best(self) -> list[Contender]:
         """The best contenders; several if they are tied."""
-        top = self.ranked[0].score(OOD_MEAN).rounded
-        return [c for c in self.ranked if c.score(OOD_MEAN).rounded == top]
+        top = self.ranked[0].main.rounded
+        return [c for c in self.ranked if c.main.rounded == top]
 
     @property
     def best_labels(self) -> list[str]:
@@ -163,13 +169,13 @@ class Ranking:
     @cached_property
     def points(self) -> float:
         """Percentage points between the first and the second."""
-        first, second = (contender.score(OOD_MEAN).mean for contender in self.ranked[:2])
+        first, second = (contender.main.mean for contender in self.ranked[:2])
         return to_percent(first - second)
 
     @cached_property
     def lead(self) -> Lead:
         """How large the lead of the first is."""
-        first, second = (contender.score(OOD_MEAN) for contender in self.ranked[:2])
+        first, second = (contender.main for contender in self.ranked[:2])
         return Lead.of(first, second)
 
 
@@ -185,6 +191,10 @@ class Comparison:
     contenders: list[Contender]
     variants: list[Contender]
     splits: list[str]  # scored sets: under shift, in distribution, left out
+
+    @property
+    def is_shifted(self) -> bool:
+        return OOD_MEAN in self.splits
 
     @property
     def is_structural(self) -> bool:
@@ -203,13 +213,13 @@ class Comparison:
         return f"{title} and models without a backbone" if title else "Models without a backbone"
 
     def of(self, backbone: str) -> list[Contender]:
-        """Contenders with this backbone, or without one, sorted by score under shift."""
+        """Contenders with this backbone, or without one, sorted by their main score."""
         chosen = (c for c in self.contenders if c.config.backbone in (backbone, c.config.method))
         return sorted(chosen, key=_by_score)
 
     def ranking(self, backbone: str) -> Ranking | None:
         """Rank the contenders with this backbone; None if fewer than two have a score."""
-        ranked = [c for c in self.of(backbone) if c.is_ranked and c.score(OOD_MEAN).is_finite]
+        ranked = [c for c in self.of(backbone) if c.is_ranked and c.main.is_finite]
         return Ranking(ranked) if len(ranked) > 1 else None
 
 
@@ -291,7 +301,8 @@ def _splits(contenders: Sequence[Contender]) -> list[str]:
     """All scored sets: under shift, in distribution, left out."""
     names = dict.fromkeys(name for c in contenders for run in c.runs for name in run.scores)
     ood, left_out = ([n for n in names if n.startswith(prefix)] for prefix in (OOD, LEFT_OUT))
-    return [OOD_MEAN, *ood, "test_id", *left_out]
+    every = [*([OOD_MEAN] if ood else []), *ood, "test_id", *left_out]
+    return [name for name in every if name == OOD_MEAN or name in names]
 
 
 def differences(settings: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -300,7 +311,7 @@ def differences(settings: Mapping[str, Any], other: Mapping[str, Any]) -> list[t
 
 
 def _by_score(contender: Contender) -> tuple[bool, bool, float]:
-    score = contender.score(OOD_MEAN).mean
+    score = contender.main.mean
     return bool(contender.control), math.isnan(score), -score
 
 

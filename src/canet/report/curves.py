@@ -1,7 +1,5 @@
 """Learning curves of several contenders as one figure."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -17,7 +15,10 @@ from canet.util.rendering import PAGE_STYLE
 
 MAX_POINTS = 80
 MAX_BANDS = 6  # a panel with more lines than this has no bands
-WARM_UP = 0.1  # share of first epochs that the range of the y axis ignores
+HEIGHT = 2.8  # of a panel, in inches
+LABEL_STEP = 0.075  # least distance between two labels, as a share of the height of a panel
+WARM_UP = 0.1  # share of first epochs that the range of the y axis may ignore
+MAX_STRETCH = 3  # how many times larger the range may be with these epochs
 Curves = list[np.ndarray]  # the scores of each run by epoch
 
 
@@ -40,11 +41,8 @@ def read_curves(contender: Contender) -> dict[str, Curves]:
 
 
 @rc_context(PAGE_STYLE)
-def curve_figure(comparison: Comparison, legend: Sequence[Contender]) -> Figure | None:
-    """Mean scores by epoch: a panel for each backbone and kind of scores; None without curves.
-
-    `legend` has one contender for each label.
-    """
+def curve_figure(comparison: Comparison) -> Figure | None:
+    """Mean scores by epoch: a panel for each backbone and kind of scores; None without curves."""
     panels = []
     for backbone in comparison.backbones:
         found = [(c, read_curves(c)) for c in comparison.of(backbone)[::-1]]
@@ -53,27 +51,25 @@ def curve_figure(comparison: Comparison, legend: Sequence[Contender]) -> Figure 
                 panels.append((f"{backbone_label(backbone)}, {name}", lines))
     if not panels:
         return None
-    rows = -(-len(panels) // 2)
-    figure = Figure(figsize=(10, 0.5 + 2.3 * rows), layout="constrained")
+    columns = 2 - len(panels) % 2  # so that the panels fill the width
+    rows = len(panels) // columns
+    figure = Figure(figsize=(10, HEIGHT * rows), layout="constrained")
     for i, (title, lines) in enumerate(panels):
-        axes = figure.add_subplot(rows, 2, i + 1)
+        axes = figure.add_subplot(rows, columns, i + 1)
         for contender, curves in lines:
             _draw(axes, contender, curves, len(lines) <= MAX_BANDS and len(curves) > 1)
-        late = [_late(curve) for _, curves in lines for curve in curves]
-        scores = to_percent(np.concatenate(late))
+        every = [curve for _, curves in lines for curve in curves]
+        late, whole = (
+            to_percent(np.concatenate(some)) for some in ([_late(curve) for curve in every], every)
+        )
+        scores = whole if np.ptp(whole) <= MAX_STRETCH * np.ptp(late) else late
         low, high = np.nanmin(scores), np.nanmax(scores)
         margin = 0.05 * max(high - low, 0.1)
         axes.set_ylim(low - margin, high + margin)
-        axes.set_xlim(1, None)
+        axes.set_xlim(1, max(map(len, every)))
+        _label_ends(axes)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         tidy(axes, title, "epoch", "score in %")
-    handles = {
-        label: handle
-        for axes in figure.axes
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    shown = [handles[contender.label] for contender in legend if contender.label in handles]
-    figure.legend(handles=shown, loc="outside lower center", ncols=5, frameon=False)
     return figure
 
 
@@ -85,6 +81,19 @@ def _draw(axes: Axes, contender: Contender, curves: Curves, has_band: bool) -> N
     dashes, band = "-" if contender.is_ranked else "--", 0.13 if has_band else 0.0
     style = Style(contender.colour.light, "", dashes, band=band)
     draw_band(axes, (epochs + 1).tolist(), runs, style, contender.label)
+
+
+def _label_ends(axes: Axes) -> None:
+    """Write the label of each line to the right of its last point, without overlaps."""
+    low, high = axes.get_ylim()
+    ends = np.array([np.asarray(line.get_ydata())[-1] for line in axes.lines]).clip(low, high)
+    steps = LABEL_STEP * (high - low) * np.arange(len(ends))
+    places = np.maximum.accumulate(np.sort(ends) - steps) + steps
+    places -= max(0.0, places[-1] - high)
+    for place, number in zip(places, np.argsort(ends), strict=True):
+        line, across = axes.lines[number], axes.get_yaxis_transform()
+        label = str(line.get_label())
+        axes.text(1.01, place, label, transform=across, color=line.get_color(), va="center")
 
 
 def _late(curve: np.ndarray) -> np.ndarray:

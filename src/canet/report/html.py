@@ -43,7 +43,6 @@ from canet.runs.run import read_failure
 from canet.scoring.metrics import METRICS
 from canet.store import RunFolder, open_runs
 from canet.store.run_folder import CONFIG, folders_below
-from canet.store.summary import OOD_MEAN
 from canet.util.files import read_regular
 from canet.util.rendering import environment, inline_svg, number, write_page
 
@@ -70,6 +69,7 @@ def write_report(out: Path, target: Path, context: ReportContext = NO_CONTEXT) -
             searched_note=SEARCHED_NOTE,
             sections=sections,
             rankings=rankings,
+            is_shifted=all(section.comparison.is_shifted for section in sections),
             overview=overview,
             num_runs=len(runs),
             num_configurations=len(everyone),
@@ -111,7 +111,7 @@ class Section:
         ranked = list[Contender]()
         for backbone in backbones:
             ranked += [c for c in comparison.of(backbone) if c not in ranked]
-        figure = curve_figure(comparison, legend(ranked))
+        figure = curve_figure(comparison)
         self.curves = inline_svg(figure, [c.colour for c in ranked]) if figure else None
         self.environments = [table for c in ranked for table in environment_tables(c)]
         variants = [variant_table(comparison, self.metric)] if comparison.variants else []
@@ -152,7 +152,7 @@ def make_overview(
             if ranking is None:
                 continue
             contenders = section.comparison.of(backbone)
-            cells = ranked_scores(contenders, OOD_MEAN, context)
+            cells = ranked_scores(contenders, section.comparison.splits[0], context)
             scores.append({c.label: cell for c, cell in zip(contenders, cells, strict=True)})
             title = section.comparison.title_of(backbone)
             rows.append(Row(section.title, title, target=section.anchor))
@@ -169,7 +169,7 @@ def make_overview(
         for c in legend(everyone)
         if any(c.label in row for row in scores)
     ]
-    return rankings, PageTable("Scores under shift", rows, columns, head="task")
+    return rankings, PageTable("Scores", rows, columns, head="task")
 
 
 def count_best(rankings: Iterable[Ranking]) -> list[tuple[int, list[str]]]:

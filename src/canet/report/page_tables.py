@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from statistics import mean, median
 from typing import Any, NamedTuple
 
@@ -57,13 +58,11 @@ def score_table(
 ) -> PageTable:
     """Scores of all contenders with a backbone; the best of each column is marked."""
     contenders = comparison.of(backbone)
-    columns = [
-        _column(split, ranked_scores(contenders, split, context)) for split in comparison.splits
-    ]
+    columns = _columns(comparison, contenders, partial(ranked_scores, contenders, context=context))
     return PageTable(
         comparison.title_of(backbone),
         [Row(c.label, is_control=bool(c.control)) for c in contenders],
-        [*columns, *_spread_columns(contenders)],
+        columns,
         _score_caption(contenders, metric),
         is_sorted=True,
     )
@@ -83,12 +82,8 @@ def variant_table(comparison: Comparison, metric: str) -> PageTable:
         changed = differences(variant.config.settings, main[key(variant)].config.settings)
         note = ", ".join(filter(None, [variant.backbone, settings_text(changed)]))
         rows.append(Row(variant.label, note, is_control=bool(variant.control)))
-    columns = [
-        _column(split, [variant.score(split) for variant in variants])
-        for split in comparison.splits
-    ]
-    caption = _score_caption(variants, metric)
-    return PageTable("Other settings", rows, [*columns, *_spread_columns(variants)], caption)
+    columns = _columns(comparison, variants, lambda split: [one.score(split) for one in variants])
+    return PageTable("Other settings", rows, columns, _score_caption(variants, metric))
 
 
 def settings_table(contenders: Sequence[Contender]) -> PageTable:
@@ -218,20 +213,27 @@ def ranked_scores(
     return scores
 
 
-def _column(split: str, scores: Sequence[Score]) -> Column:
+def _column(split: str, scores: Sequence[Score], is_shifted: bool) -> Column:
     if split == OOD_MEAN:
         return Column("OOD mean", "all shifted sets", scores)
     if split == "test_id":
-        return Column("ID", "not shifted", scores)
+        return Column("ID", "not shifted", scores) if is_shifted else Column("test", "", scores)
     if split.startswith(LEFT_OUT):
         return Column(split.removeprefix(LEFT_OUT), "not in the paper", scores)
     return Column(split.removeprefix(OOD), "shifted", scores)
 
 
-def _spread_columns(contenders: Sequence[Contender]) -> list[Column]:
-    """The columns after the scores: drop under shift, and runs that the spread is over."""
-    drops = [c.score("test_id").mean - c.score(OOD_MEAN).mean for c in contenders]
-    columns = [Column("drop", "ID − OOD", [Score([value], digits=1) for value in drops])]
+def _columns(
+    comparison: Comparison,
+    contenders: Sequence[Contender],
+    scores_on: Callable[[str], Sequence[Score]],
+) -> list[Column]:
+    """The scores on each set, the drop under shift, and the runs that the spread is over."""
+    splits, is_shifted = comparison.splits, comparison.is_shifted
+    columns = [_column(split, scores_on(split), is_shifted) for split in splits]
+    if is_shifted and "test_id" in splits:
+        drops = [c.score("test_id").mean - c.score(OOD_MEAN).mean for c in contenders]
+        columns.append(Column("drop", "ID − OOD", [Score([value], digits=1) for value in drops]))
     scores = [c.score_over_runs(OOD_MEAN) for c in contenders]
     one_draw = [score if len(score.values) > 1 else NO_SCORE for score in scores]
     if any(s.values and len(c.draws) > 1 for c, s in zip(contenders, one_draw, strict=True)):

@@ -11,7 +11,7 @@ from canet.data.task import ShiftTask
 from canet.defaults import changed
 from canet.errors import CanetError, InputError
 from canet.models import Options, all_methods, get_learner, is_network
-from canet.runs.comparison_task import TEST, write_task
+from canet.runs.comparison_task import score_on_test, write_task
 from canet.runs.run import FailedJob, run_jobs
 from canet.runs.worker import job_folder
 from canet.store import RunConfig
@@ -75,4 +75,4 @@ def compare_on_graph(
         runs = [ScoredRun(place.read_config(), place.read_result()) for place in places]
         if runs:
             summaries.append(summarise(runs, task.metric))
-    return sorted(summaries, key=lambda one: -one["scores"]["test_ood"][TEST]["mean"]), failed
+    return sorted(summaries, key=lambda one: -score_on_test(one["scores"])["mean"]), failed

@@ -1,12 +1,14 @@
 """The task of comparing models on a user graph, and its file, which worker processes read."""
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from canet.data.graph import check_graph, warn_edges
 from canet.data.graph_files import ReadOptions, read_columns, write_npz
@@ -31,7 +33,7 @@ def read_comparison(
     data = read_columns(source, options)
     task = comparison_task(data, *settings)
     if data.get("encoding") is not None and data.encoding.roles.split is None:
-        options = replace(options, held_out=task.test_ood[TEST].numpy())  # known only now
+        options = replace(options, held_out=nodes_to_test(task).numpy())  # known only now
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InputWarning)  # they were shown above
             task = comparison_task(read_columns(source, options), *settings)
@@ -46,18 +48,45 @@ def comparison_task(
 
     Arguments as for `user_task`. If the graph has no test set, a fifth of the labelled nodes is
     held out: the latest nodes if there are times, else a random sample of each class.
+
+    It is a shifted test set only if its nodes are later than most training nodes, or all of them
+    are from environments without training nodes.
     """
     checked = check_graph(data, undirected=undirected)
     task, _, tests = user_task(
         data, time=data.get("time"), metric=metric, checked=checked, needs_test=True
     )
+    if not _is_shifted(task):
+        return task
     return replace(task, test_ood=tests, test_id=task.test_id[:0], checked=True)
+
+
+def nodes_to_test(task: ShiftTask) -> Tensor:
+    """Return the test nodes of a comparison, whether they are shifted or not."""
+    return task.test_ood.get(TEST, task.test_id)
+
+
+def score_on_test(scores: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the score on the test nodes from those of a summary."""
+    found: dict[str, Any] = scores.get("test_ood", {}).get(TEST) or scores["test_id"]
+    return found
+
+
+def _is_shifted(task: ShiftTask) -> bool:
+    """Whether times or environments distinguish the test nodes from the training nodes."""
+    graph, test = task.data, task.test_id
+    if graph.time is not None and graph.time[test].min() > graph.time[task.train].median():
+        return True
+    if graph.environment is None:
+        return False
+    ids = graph.environment[test]
+    return bool((ids >= 0).all() and not torch.isin(ids, task.training_environments()).any())
 
 
 def write_task(folder: Path, task: ShiftTask) -> None:
     """Write a task to a folder, for `read_task`."""
     columns = task.data.to_dict()
-    splits = {"train_mask": task.train, "val_mask": task.valid, "test_mask": task.test_ood[TEST]}
+    splits = {"train_mask": task.train, "val_mask": task.valid, "test_mask": nodes_to_test(task)}
     for name, nodes in splits.items():
         columns[name] = torch.zeros(task.num_nodes, dtype=torch.bool)
         columns[name][nodes] = True

@@ -60,11 +60,11 @@ class FinishedRun(ScoredRun):
 
 
 def read_run(folder: RunFolder) -> FinishedRun:
-    """Read a finished run; it must have a score under shift, by which runs are compared."""
+    """Read a finished run; it must have a score on test nodes, by which runs are compared."""
     run = FinishedRun(folder.read_config(), folder.read_result(), folder)
-    if not any(name.startswith(OOD) for name in run.scores):
+    if not any(name.startswith(OOD) or name == "test_id" for name in run.scores):
         raise CanetError(
-            f"the run in '{folder.path}' has no score under shift: train it with a test_ood set"
+            f"the run in '{folder.path}' has no score on test nodes: train it with a test set"
         )
     return run
 
@@ -96,8 +96,9 @@ def summarise(runs: Sequence[ScoredRun], metric: str) -> dict[str, Any]:
 
     splits = [name for name in ("train", "valid", "test_id") if name in first.scores]
     scores: dict[str, Any] = {name: over_runs(name) for name in splits}
-    scores["test_ood"] = group(OOD)
-    scores["test_ood_mean"] = spread([run.ood_mean for run in runs])
+    if ood := group(OOD):
+        scores["test_ood"] = ood
+        scores["test_ood_mean"] = spread([run.ood_mean for run in runs])
     if left_out := group(LEFT_OUT):
         scores["left_out"] = left_out
     return {
@@ -130,8 +131,8 @@ def summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     scores = summary["scores"]
     splits = [name for name in ("train", "valid", "test_id") if name in scores]
     rows = [(name, spread_text(scores[name])) for name in splits]
-    rows += [(f"test_ood {name}", spread_text(s)) for name, s in scores["test_ood"].items()]
-    if scores["test_ood"]:
+    if ood := scores.get("test_ood"):
+        rows += [(f"test_ood {name}", spread_text(s)) for name, s in ood.items()]
         rows.append(("test_ood mean", spread_text(scores["test_ood_mean"])))
     left_out = scores.get("left_out", {})
     return rows + [(f"left out {name}", spread_text(s)) for name, s in left_out.items()]
