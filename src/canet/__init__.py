@@ -52,6 +52,7 @@ __all__ = [
 
 # torch warns for every sparse CSR tensor; our sparse products are tested against dense ones.
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+warnings.filterwarnings("ignore", message="`torch.jit.script` is")  # torch_geometric calls it
 warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitly disabled")
 
 logging.getLogger("canet").addHandler(logging.NullHandler())

@@ -8,22 +8,23 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from signal import SIGINT
+from statistics import mean
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from canet.data.task import ShiftTask
+from canet.data.task import MAX_SCORED, ShiftTask
 from canet.errors import CanetError, ChecksumError, InputError, warn_user
 from canet.methods import Settings, Traits
 from canet.methods.interventions import InterventionWarning
 from canet.models.average import Average
-from canet.models.base import Fitted, Learner, Training
+from canet.models.base import SCORE_LINE, Fitted, Learner, Training, logger
 from canet.models.boosting import import_boosting
 from canet.models.options import OutOfTime
-from canet.models.parts import VALID, Logits, Parts, weights_of
+from canet.models.parts import NUM_HELD_OUT, VALID, Logits, Parts, weights_of
 from canet.models.portfolio import Recipe, parse_preset, recipes_of
 from canet.reading.prepared import forget_large
 from canet.reading.scaling import CPU
@@ -36,6 +37,7 @@ from canet.util.colour import Colour
 from canet.util.files import WriteError
 from canet.util.jobs import Pool, WorkerDied, run_all
 from canet.util.processes import Processes
+from canet.util.progress import expect
 from canet.util.signals import received_signal
 
 LATE = "the time limit was reached"
@@ -171,6 +173,13 @@ class Auto(Learner):
             finished += not one.failure
             yield one
 
+    def scores(self, task: ShiftTask, fitted: Fitted) -> dict[str, float]:
+        """As `Learner.scores`; after the time limit, on a sample of each set if it is on disk."""
+        if (self.options.begin or math.inf) + self.settings.time_limit < time.time():
+            valid, test = (task.sampled(nodes, MAX_SCORED) for nodes in (task.valid, task.test_id))
+            task = replace(task, valid=valid, test_id=test, checked=True)
+        return super().scores(task, fitted)
+
     def _results(
         self,
         parts: Parts,
@@ -188,9 +197,12 @@ class Auto(Learner):
         count = len(recipes)
 
         def report(i: int, done: int, score: float) -> None:
+            each = 1 + NUM_HELD_OUT
             if on_progress:
-                each = len(parts.tasks)
                 on_progress(i * each + min(done, each), count * each, score)
+            left = [recipes[i]] * (len(parts.tasks) - done) + [*recipes[i + 1 :]] * each
+            if left and not jobs:
+                expect(min(self._estimate(left), self.options.deadline - time.time()))
 
         apart = [i for i in range(1, count) if self._trains_apart and recipes[i].traits.on_cpu]
         jobs = list(range(1, count)) if pool else apart
@@ -198,7 +210,7 @@ class Auto(Learner):
         shared = Auto(self.settings, options), parts, seed
         workers = _processes(len(jobs)) if jobs and not pool else nullcontext(pool)
         with workers as helpers, TemporaryDirectory(prefix="canet-") as folder:
-            first = self._try(parts, 0, recipes[0], seed, work)
+            first = self._try(parts, 0, recipes[0], seed, work, partial(report, 0))
             parts.keep_hardest(first.logits)
             yield first
             stored = {i for i in jobs if _is_stored(recipes[i], parts, seed, work)}
@@ -214,10 +226,29 @@ class Auto(Learner):
                 if isinstance(one, WorkerDied) and pool:
                     raise one
                 if isinstance(one, Tried):
+                    logger.info(SCORE_LINE, one.name, seed, one.score)
                     report(i, len(parts.tasks), one.score)
                 elif i in stored or time.time() < self.options.deadline:
                     one = self._try(parts, i, recipe, seed, work, partial(report, i))
                 yield one if isinstance(one, Tried) else Tried(recipe.name, failure=LATE)
+
+    @cached_property
+    def _trained(self) -> list[tuple[Recipe, float]]:
+        """The models that were trained, one for each training, and its seconds."""
+        return []
+
+    def _estimate(self, waiting: Sequence[Recipe]) -> float:
+        """Return the seconds of some trainings, by the means of networks and of other models."""
+        means = dict.fromkeys((True, False), math.inf)
+        for kind in means:
+            known = [seconds for one, seconds in self._trained if bool(one.backbone) == kind]
+            means[kind] = mean(known) if known else math.inf
+        return sum(means[bool(one.backbone)] for one in waiting)
+
+    def _least(self, recipe: Recipe) -> float:
+        """Return the least seconds of an earlier training of a model, or of a similar one."""
+        own = [seconds for one, seconds in self._trained if one == recipe]
+        return min(own or (s for one, s in self._trained if one.model == recipe.model), default=0.0)
 
     def _try(
         self,
@@ -233,12 +264,11 @@ class Auto(Learner):
         for done, (part, task) in enumerate(parts.tasks.items(), 1):
             folder = work and _folder(work, recipe, parts.numbers[part], seed)
             try:
-                learner = self._learner(recipe, number, part, chosen)
-                learner.options.check_time()
+                learner, begin = self._learner(recipe, number, part, chosen), time.time()
+                is_stored = folder and _is_finished(folder)
+                learner.options.check_time(0.0 if is_stored else self._least(recipe))
                 if task.data.is_on_disk and not recipe.traits.trains_in_batches:
                     raise InputError("it needs the graph in memory")
-                if folder:
-                    _is_finished(folder)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", InterventionWarning)
                     (fitted,) = learner.run(task, {seed: folder})
@@ -247,13 +277,15 @@ class Auto(Learner):
             except WriteError:
                 raise
             except OutOfTime:
-                return Tried(recipe.name, failure=LATE)
+                return tried if number == 0 else Tried(recipe.name, failure=LATE)
             except CanetError as error:
                 return Tried(recipe.name, failure=str(error))
             if not logits.isfinite().all():
                 return Tried(recipe.name, failure="its predictions are not finite")
             result = fitted.result
             assert result is not None
+            if not is_stored:
+                self._trained.append((recipe, time.time() - begin))
             if part == VALID:
                 chosen, tried = fitted.chosen_settings(), tried._replace(model=fitted.to(CPU))
             tried = tried._replace(
@@ -268,11 +300,11 @@ class Auto(Learner):
     def _learner(
         self, recipe: Recipe, number: int, part: str, chosen: Mapping[str, Any]
     ) -> Learner:
-        """Return the learner of one training. The first model has no deadline."""
+        """Return the learner of one training. The first of all has no deadline."""
         name = recipe.name if part == VALID else f"{recipe.name} {part}"
         named = [_named(callback, name) for callback in self.options.callbacks]
         options = replace(self.options, callbacks=named)
-        if number == 0:
+        if number == 0 and part == VALID:
             options = replace(options, deadline=math.inf)
         return recipe.learner(self.settings, options, **chosen)
 

@@ -44,6 +44,7 @@ from canet.util.torch_state import limited_threads, seeded, single_precision
 
 logger = logging.getLogger("canet")
 MAX_SIZE = 2**31  # of a saved model
+SCORE_LINE = "%s, seed %d: validation score %.4f"  # that a finished training logs
 WORK_FOLDER = ".work"  # folder of what an unfinished run has finished
 State = tuple[dict[str, Any], dict[str, Tensor]]  # a model as JSON and as named tensors
 
@@ -360,9 +361,8 @@ class Learner(ABC):
                 model, tensors = self.content(fitted)
                 seconds = sum(one.seconds for one in fitted.candidates) or time.monotonic() - begin
                 fitted.result = self._result(task, fitted, model, seconds)
-                if self.has_epochs:
-                    name, score = self.config(task).model, fitted.result.scores["valid"]
-                    logger.info("%s, seed %d: validation score %.4f", name, seed, score)
+                name, score = self.config(task).model, fitted.result.scores["valid"]
+                logger.info(SCORE_LINE, name, seed, score)
                 if place and fitted.is_complete:
                     place.finish(tensors, fitted.training.history, fitted.result)
                     shutil.rmtree(place.path / WORK_FOLDER, ignore_errors=True)

@@ -1,5 +1,6 @@
 """A graph neural network with its training method."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -32,6 +33,7 @@ from canet.training.start import fanout_of, load_initial, resume, share_state
 from canet.util import distributed
 from canet.util.torch_state import fast_products, seeded
 
+SECONDS_TO_MEASURE = 5.0  # of a training before it is estimated when it ends
 SELECTION = "best validation"
 """The rule of the paper: the first epoch with the best validation score."""
 
@@ -290,25 +292,41 @@ class Network(Learner):
         method = self.new_method(fields.task).to(self.device)
         if initial is not None:
             load_initial(method, initial.state()[1])
-        method.prepare(fields.view(settings.batch_size))
+        view = fields.view(settings.batch_size)
+        method.prepare(view)
+        check = self._pace(view.steps_per_epoch)
         curves = list(fields.nodes) if ood_curves else ["valid"]
         fanout, batch, train_epoch = fanout_of(settings, fields.task), None, None
         if fanout is None:
             batch = fields.batch("train")
         else:
-            size, check = settings.batch_size, self.check_step
-            train_epoch = epochs_of(fields, method, size, fanout, seed, check)
-        report = self._epoch_report(task, seed)
+            train_epoch = epochs_of(fields, method, settings.batch_size, fanout, seed, check)
+        report = self._epoch_report(task, seed, check)
         return Loop(method, settings, batch, fields.score, curves, lane, report, train_epoch)
 
-    def _epoch_report(self, task: ShiftTask, seed: int) -> EpochReport:
+    def _pace(self, steps: int) -> Callable[[], None]:
+        """Return a check, called at each of some steps of an epoch, that it can end in time."""
+        begin, done, settings = time.time(), 0, self.settings
+        least = steps * min(settings.epochs, settings.patience or settings.epochs)
+
+        def check() -> None:
+            nonlocal done
+            self.check_step()
+            spent, done = time.time() - begin, done + 1
+            # A GPU reports several epochs at once.
+            is_measured = spent > SECONDS_TO_MEASURE and self.device.type == "cpu"
+            self.options.check_time(spent / done * (least - done) if is_measured else 0.0)
+
+        return check
+
+    def _epoch_report(self, task: ShiftTask, seed: int, check: Callable[[], None]) -> EpochReport:
         facts = {"model": self.config(task, seed).model, "seed": seed}
 
         def report(epoch: int, loss: float, valid: float) -> None:
             numbers = {"epoch": epoch, "epochs": self.settings.epochs, "loss": loss, "valid": valid}
             for callback in self.options.callbacks:
                 callback(facts | numbers)
-            self.options.check_time()
+            check()
 
         return report
 

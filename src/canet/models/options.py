@@ -47,7 +47,7 @@ class Options:
         if self.threads < 1:
             raise InputError(f"threads is {self.threads}, but must be 1 or more")
 
-    def check_time(self, *_: object) -> None:
-        """Raise `OutOfTime` after the deadline."""
-        if time.time() > self.deadline:
+    def check_time(self, needed: float = 0.0) -> None:
+        """Raise `OutOfTime` if the deadline is over, or before `needed` more seconds are."""
+        if time.time() + needed > self.deadline:
             raise OutOfTime("the time limit was reached")

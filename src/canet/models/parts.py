@@ -56,7 +56,7 @@ class Parts:
 
     def keep_hardest(self, logits: Logits) -> None:
         """Keep two of the held-out parts: those with the lowest likelihood, if it is known."""
-        held_out = list(self.tasks)[1:]
+        held_out = [part for part in list(self.tasks)[1:] if part in logits or not logits]
         if logits:
             held_out.sort(key=lambda part: self._likelihood(part, logits))
         kept = {VALID, *held_out[:NUM_HELD_OUT]}

@@ -1,14 +1,16 @@
 """Progress of a command: a bar on a terminal or in a notebook, else a line every few seconds."""
 
+import math
 import sys
 import time
 from contextvars import ContextVar
 from functools import partial
 from importlib.util import find_spec
+from threading import Event, Thread
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from canet.errors import printable
 
@@ -25,7 +27,9 @@ class Display:
         self._total, self._unit, self._quiet = total, unit, quiet
         self._completed = float(done)
         self._first: tuple[float, float] | None = None  # time and progress of the first update
-        self._last_line = time.monotonic()
+        self._end = math.inf  # estimated time of the end
+        self._last_line, self._text, self._stopped = time.monotonic(), "", Event()
+        self._counts = self._count(done, 0, 0)
         self._bar: Progress | None = None
         self._said: set[str] = set()
         screen = Console(stderr=True, markup=False)
@@ -34,12 +38,12 @@ class Display:
             self._bar = Progress(
                 TextColumn("{task.fields[count]}"),
                 BarColumn(),
-                TimeRemainingColumn(),
+                TextColumn("{task.fields[display].time_left}"),
                 TextColumn("{task.description}", markup=False),
                 console=screen,
                 transient=True,
             )
-            self._bar.add_task("", total=total, completed=done, count=self._count(done, 0, 0))
+            self._bar.add_task("", total=total, completed=done, count=self._counts, display=self)
 
     def update(
         self, done: int, running: int = 0, failed: int = 0, text: str = "", part: float = 0.0
@@ -48,16 +52,32 @@ class Display:
         self._show(done + part, self._count(done, running, failed), text)
 
     def _show(self, completed: float, count: str, text: str) -> None:
-        self._completed, text = completed, printable(text)
-        if self._first is None:
-            self._first = time.monotonic(), completed
+        self._completed, self._counts, self._text = completed, count, printable(text)
+        now = time.monotonic()
+        begin, before = self._first = self._first or (now, completed)
+        if completed > before:
+            self._end = now + (now - begin) / (completed - before) * (self._total - completed)
         if self._bar:
             task = self._bar.tasks[0].id
             self._bar.update(task, completed=completed, count=count, description=text)
-        elif not self._quiet and time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
+        self._print_line()
+
+    def expect(self, seconds: float) -> None:
+        """Show this time left, which counts down until the next estimate; infinity: not known."""
+        self._end = time.monotonic() + seconds
+
+    def _print_line(self) -> None:
+        """Without a terminal, print the last counts and text if the last line was long ago."""
+        if self._bar or self._quiet:
+            return
+        if time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
             self._last_line = time.monotonic()
-            parts = [count, self._time_left(), text]
+            parts = [self._counts, self.time_left, self._text]
             print("; ".join(part for part in parts if part), file=sys.stderr)
+
+    def _print_lines(self) -> None:
+        while not self._stopped.wait(1.0):
+            self._print_line()
 
     def say(self, text: str) -> None:
         """Print a line, unless it was printed before."""
@@ -69,9 +89,12 @@ class Display:
     def __enter__(self) -> Self:
         if self._bar:
             self._bar.start()
+        elif not self._quiet:
+            Thread(target=self._print_lines, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._stopped.set()
         if self._bar:
             self._bar.stop()
 
@@ -81,18 +104,26 @@ class Display:
         words += [f"{failed} failed"] if failed else []
         return ", ".join(words)
 
-    def _time_left(self) -> str:
-        """Estimate the time left from the speed since the first update; empty if unknown."""
-        begin, before = self._first or (0.0, self._completed)
-        progress = self._completed - before
-        if progress <= 0:
+    @property
+    def time_left(self) -> str:
+        """The time left by the last estimate; empty if there is none."""
+        seconds = self._end - time.monotonic()
+        if seconds == math.inf:
             return ""
-        minutes = (time.monotonic() - begin) / progress * (self._total - self._completed) / 60
-        return f"about {round(minutes)} min left" if minutes >= 1 else "less than 1 min left"
+        if seconds <= 0:
+            return "" if self._completed >= self._total else "longer than estimated"
+        tens = 10 * math.ceil(seconds / 10)
+        return f"about {tens} s left" if tens < 120 else f"about {round(seconds / 60)} min left"
 
 
 current_display: ContextVar[Display | None] = ContextVar("current_display", default=None)
 """The display that `say` uses."""
+
+
+def expect(seconds: float) -> None:
+    """Show this time left in the current display, if there is one; see `Display.expect`."""
+    if (display := current_display.get()) is not None:
+        display.expect(seconds)
 
 
 def say(text: str) -> None:
