@@ -37,6 +37,14 @@ def test_importing_the_package_does_not_import_torch() -> None:
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 
+def test_two_warnings_of_torch_that_no_user_can_avoid_are_not_shown() -> None:
+    program = "import canet, torch, torch_geometric.data; torch.eye(2).to_sparse_csr()"
+    command = [sys.executable, "-W", "always", "-c", program]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert "torch.jit.script" not in shown
+    assert "Sparse CSR" not in shown
+
+
 def test_a_method_from_outside_the_package_is_trained_by_its_class() -> None:
     class Doubled(Method):
         name = "doubled"

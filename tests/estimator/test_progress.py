@@ -23,9 +23,9 @@ def test_a_line_about_a_fit_names_its_stage(
         "checking",
         "training",
         "training; about 2 min left; erm-gcn: epoch 1/3, validation score 80.0 %",
-        "training; about 1 min left; erm-gcn: epoch 2/3, validation score 80.0 %",
-        "training; less than 1 min left; erm-gcn: epoch 3/3, validation score 80.0 %",
-        "saving",
+        "training; about 90 s left; erm-gcn: epoch 2/3, validation score 80.0 %",
+        "training; about 30 s left; erm-gcn: epoch 3/3, validation score 80.0 %",
+        "saving; about 10 s left",
     ]
 
 

@@ -18,9 +18,11 @@ import torch
 import canet
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, InputWarning
-from canet.models import Auto, Fitted, FittedNetwork, Network, Options
+from canet.models import Auto, Fitted, FittedNetwork, Learner, Network, Options
 from canet.models.auto import AVERAGE, LARGEST_CLASS, LATE, AutoSettings
 from canet.models.base import WORK_FOLDER
+from canet.models.linear import Linear
+from canet.models.options import OutOfTime
 from canet.models.parts import Parts, weights_of
 from canet.models.portfolio import PRESETS, Recipe, recipes_of
 from canet.nn import NormalisedGraph
@@ -294,6 +296,80 @@ def test_a_time_limit_also_ends_a_training(
     with pytest.warns(InputWarning, match="1 of 2 models were compared"):
         found = run(time_limit=1000).result.candidates
     assert found[1].note == "the time limit was reached"
+
+
+@pytest.fixture
+def ten_seconds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Each training takes ten seconds of a clock that starts at 0; the names of those begun."""
+    real, begun = Learner.run, list[str]()
+
+    def run(learner: Learner, *args: Any, **options: Any) -> Any:
+        begun.append(learner.name)
+        return real(learner, *args, **options)
+
+    monkeypatch.setattr(Linear, "run", run)
+    monkeypatch.setattr(Network, "run", run)
+    monkeypatch.setattr(time, "time", lambda: 10.0 * len(begun))
+    return begun
+
+
+def test_a_training_that_cannot_end_in_time_is_not_begun(
+    few_models: None, ten_seconds: list[str]
+) -> None:
+    with pytest.warns(InputWarning, match="2 of 3 models were compared"):
+        found = run(time_limit=95, begin=0.0).result.candidates
+    # the linear model with all five parts, a network with two, and the other one only once
+    assert ten_seconds == [FEW[0].method] * 5 + [FEW[1].model] * 3 + [FEW[2].model]
+    assert [one.note for one in found[:3]] == ["", "", LATE]
+
+
+def test_the_first_model_is_trained_without_the_parts_for_which_there_is_no_time(
+    few_models: None, ten_seconds: list[str]
+) -> None:
+    with pytest.warns(InputWarning, match="1 of 3 models were compared"):
+        found = run(time_limit=25, begin=0.0).result.candidates
+    assert ten_seconds[:2] == [FEW[0].method] * 2
+    assert len(found[0].shifts) == 1
+
+
+def test_a_network_that_is_too_slow_ends_long_before_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = itertools.count(0.0, 4.0)
+    monkeypatch.setattr(time, "time", lambda: next(clock))
+    learner = Network("erm", "gcn", None, Options("cpu", deadline=1000.0))
+    with pytest.raises(OutOfTime):
+        learner.fit(small_task())
+    assert next(clock) < 100
+
+
+def test_the_time_left_is_that_of_measured_trainings(
+    few_models: None, ten_seconds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = list[float]()
+    monkeypatch.setattr("canet.models.auto.expect", expected.append)
+    run(time_limit=1000, begin=0.0)
+    # before the first network, its time is not known: what is left of the limit
+    assert expected[:5] == [990, 980, 970, 960, 950]
+    assert expected[5:] == [50, 40, 30, 20, 10]
+
+
+def test_each_finished_training_logs_one_line(
+    few_models: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "canet")
+    run()
+    names = [record.message.split(",")[0] for record in caplog.records]
+    assert names == [one.model for one in FEW for _ in range(5 if one is FEW[0] else 3)] + ["auto"]
+
+
+def test_each_model_that_another_process_trained_logs_one_line(
+    few_models: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "canet")
+    run(pool=LocalPool(2))
+    names = [one.message.split(",")[0] for one in caplog.records if one.module == "auto"]
+    assert names == [one.name for one in FEW[1:]]
 
 
 def test_an_interrupted_choice_keeps_the_finished_models_if_asked(

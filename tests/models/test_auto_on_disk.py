@@ -3,6 +3,7 @@
 import pickle
 from dataclasses import replace
 from pathlib import Path
+from time import time
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from canet.data.user_task import user_task
 from canet.models import LEARNERS, Auto, Options, portfolio, trees
 from canet.models.auto import AutoSettings
 from canet.models.base import WORK_FOLDER, Fitted
+from canet.models.options import OutOfTime
 from canet.models.parts import Parts
 from canet.models.portfolio import Recipe
 from canet.models.shifts import hold_out
@@ -197,6 +199,28 @@ def test_models_are_trained_on_samples_whose_size_is_printed(
     assert saved.predict_proba(store, some) == pytest.approx(
         model.predict_proba(store)[some], abs=1e-5
     )
+
+
+def test_after_the_time_limit_a_sample_of_each_set_is_scored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("canet.models.auto.MAX_SCORED", 7)
+    task = task_of(tmp_path / "store")
+    for limit, count in ((0.0, 7), (1000.0, task.valid.numel())):
+        auto = Auto(replace(QUICK, time_limit=limit, preset="linear"), Options("cpu", begin=time()))
+        (fitted,) = auto.run(task, {0: None})
+        assert fitted.predicted is not None
+        assert len(fitted.predicted["valid"]) == count
+
+
+def test_a_time_limit_ends_the_scaling_of_a_graph_on_disk(tmp_path: Path) -> None:
+    graph = task_graph(task_of(tmp_path / "store"), hidden=False)
+    late = Options(deadline=0.0).check_time
+    own = Columns(graph, TabularSettings(neighbours=False, scaling="standardised"), check=late)
+    with pytest.raises(OutOfTime):
+        own.rows(torch.arange(5))
+    again = Columns(graph, TabularSettings(neighbours=False, scaling="standardised"))
+    assert again.rows(torch.arange(5)).isfinite().all()
 
 
 def test_a_task_on_disk_is_sent_as_an_address(tmp_path: Path) -> None:

@@ -1,7 +1,11 @@
 """Progress bars and progress lines of commands."""
 
+import math
+import time
+
 import pytest
 
+from canet.util import progress
 from canet.util.progress import SECONDS_BETWEEN_LINES, Display
 from tests.support.terminal import Clock, terminal
 
@@ -35,8 +39,42 @@ def test_progress_lines_about_training_are_printed_every_few_seconds(
                 clock.now += 0.3
                 shown.update(done, text=f"{run}: epoch {epoch}", part=epoch / 100)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "0/2 runs; less than 1 min left; first: epoch 34"
+    assert lines[0] == "0/2 runs; about 50 s left; first: epoch 34"
     assert len(lines) == 60 // (SECONDS_BETWEEN_LINES + 0.2)
+
+
+def test_the_time_left_counts_down_until_it_is_estimated_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, shown = Clock(monkeypatch), Display(4, quiet=True)
+    shown.update(0)
+    clock.now += 60
+    shown.update(1)
+    found = []
+    for _ in range(5):
+        found.append(shown.time_left)
+        clock.now += 50
+    assert found == [
+        "about 3 min left",
+        "about 2 min left",
+        "about 80 s left",
+        "about 30 s left",
+        "longer than estimated",
+    ]
+    shown.expect(240)
+    assert shown.time_left == "about 4 min left"
+    shown.expect(math.inf)
+    assert shown.time_left == ""
+
+
+def test_lines_are_printed_while_nothing_is_updated(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    with Display(2) as shown:
+        shown.update(1, text="first line")
+        time.sleep(2.5)
+    assert capsys.readouterr().err.splitlines().count("1/2 runs; first line") >= 2
 
 
 def test_a_terminal_shows_one_bar_with_counts_and_removes_it_at_the_end() -> None:

@@ -83,7 +83,8 @@ class NodeClassifier(BaseClassifier):
             default), `fast` (without networks), or a list of presets and models, such as
             `["linear", "erm-sage"]`.
         time_limit: Seconds after which `auto` compares no more models. The first is always
-            finished, and the chosen models are then scored. None: no limit.
+            trained, and the chosen models are then scored, of a graph store that was too large for
+            the limit on at most 10,000 nodes of each set. None: no limit.
         keep_on_interrupt: If True, Ctrl-C ends the comparison of `auto`, and `fit` continues with
             the models that are finished. If False, Ctrl-C raises `KeyboardInterrupt`.
         n_jobs: Number of processes in which `auto` trains; -1: one for each core.
@@ -94,7 +95,7 @@ class NodeClassifier(BaseClassifier):
             at most torch's default; one with `n_jobs`; on a GPU a quarter of it, in batches all.
         device: `auto` (a GPU if there is one), or a device of torch, such as `cpu` or `cuda:1`.
         random_state: Seed of training and of a random validation set.
-        verbose: 1 shows a progress bar, 0 shows nothing.
+        verbose: 1 shows a progress bar with the time left, 0 shows nothing.
         callbacks: Functions that are called after each epoch with a dict of `model` (its name),
             `seed`, `epoch`, `epochs`, `loss` and `valid` (the validation score). They need
             `n_jobs=1` and no Ray.

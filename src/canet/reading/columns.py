@@ -81,7 +81,7 @@ class Columns:
             columns, place = self._whole
             return rows_of(columns, nodes.to(place))
         if not self._neighbours and self._components is None:
-            found = self._graph.rows(self._scaling, CPU).rows(nodes)
+            found = self._graph.rows(self._scaling, CPU, check=self._check).rows(nodes)
             if self._marks is None:
                 return found
             return with_missing(as_dense(found), self._raw(nodes), self._marks)

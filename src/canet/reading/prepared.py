@@ -15,7 +15,7 @@ from canet.data.task import ShiftTask
 from canet.methods.base import Scaling
 from canet.nn import Features, NormalisedGraph, Operator
 from canet.reading.rows import RowReader, pinned
-from canet.reading.scaling import CPU, Scaler, prepare_features
+from canet.reading.scaling import CPU, Scaler, do_nothing, prepare_features
 from canet.util.devices import has_room
 from canet.util.memory import return_freed_memory
 from canet.util.sparse import Csr, from_matrix, stacked, to_matrix
@@ -138,14 +138,19 @@ class PreparedGraph:
         return self.data.degree(torch.arange(self.data.num_nodes))
 
     def rows(
-        self, how: Scaling, device: torch.device, uses: Callable[[], Tensor] | None = None
+        self,
+        how: Scaling,
+        device: torch.device,
+        uses: Callable[[], Tensor] | None = None,
+        check: Callable[[], None] = do_nothing,
     ) -> RowReader:
-        """Return a reader of scaled features on a device; `uses` as for `RowReader`."""
+        """Return a reader of scaled features; `uses` as for `RowReader`, `check` for `Scaler`."""
         if not self.in_pieces:
             return RowReader(self.features(how), device, uses)
         x, key = self.data.x, (how, device)
         if key not in self._scalers:
             self._scalers[key] = Scaler(x, self.data.separated, how, device)
+        self._scalers[key].check = check
         return RowReader(x, device, uses, self._scalers[key])
 
     def with_features(self, x: Tensor) -> Self:

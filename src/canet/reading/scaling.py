@@ -18,6 +18,10 @@ ROWS_AT_ONCE = 2**12
 CPU = torch.device("cpu")
 
 
+def do_nothing() -> None:
+    """The check of whatever may take as long as it needs."""
+
+
 def prepare_features(
     x: Tensor, graph: Tensor | None, how: Scaling, typical: Tensor | None = None
 ) -> Features:
@@ -41,13 +45,14 @@ class Scaler:
     """Scales features as `prepare_features` does, also some rows at a time.
 
     The features may be memory maps. Their means and standard deviations are computed once, in two
-    passes. The rows to scale are on the device.
+    passes, which call `check` often. The rows to scale are on the device.
     """
 
     def __init__(
         self, x: Tensor, graph: Tensor | None, how: Scaling, device: torch.device = CPU
     ) -> None:
         self._x, self._how, self._device = x, how, device
+        self.check = do_nothing
         self._number = graph
         if graph is not None:  # a mask is small, also for very many nodes
             is_mask = graph.dtype == torch.bool
@@ -98,6 +103,7 @@ class Scaler:
         total, count = torch.zeros_like(mean), torch.zeros_like(mean)
         power = 1 if size is None else 2
         for first in range(0, self._x.shape[0], ROWS_AT_ONCE):
+            self.check()
             nodes = torch.arange(first, min(first + ROWS_AT_ONCE, self._x.shape[0]))
             number = torch.zeros_like(nodes) if self._number is None else self._number[nodes].long()
             if not self._x.is_sparse_csr:
