@@ -3,6 +3,7 @@
 import pytest
 
 from canet.estimator.progress import STAGES, fit_display
+from canet.util.progress import expect
 from tests.support.terminal import Clock, terminal
 
 
@@ -27,6 +28,19 @@ def test_a_line_about_a_fit_names_its_stage(
         "training; about 30 s left; erm-gcn: epoch 3/3, validation score 80.0 %",
         "saving; about 10 s left",
     ]
+
+
+def test_the_time_left_of_a_training_includes_the_stages_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(monkeypatch)
+    with fit_display("training", quiet=True) as shown:
+        clock.now += 400
+        expect(400)  # the scores take an eighth of 800 seconds
+        assert shown.time_left == "about 8 min left"
+        shown.stage("scoring")
+        clock.now += 400
+        assert shown.time_left == "about 100 s left"
 
 
 def test_a_fit_inside_a_command_updates_the_bar_of_the_command() -> None:

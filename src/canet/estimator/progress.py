@@ -13,6 +13,8 @@ STAGES = {"reading": 0.05, "checking": 0.05, "training": 0.8, "scoring": 0.09, "
 class FitDisplay(Display):
     """Progress over all stages; `update` shows that of the present stage."""
 
+    _later = (STAGES["scoring"] + STAGES["saving"]) / STAGES["training"]
+
     def __init__(self, stage: str, quiet: bool) -> None:
         super().__init__(1, quiet=quiet)
         self.stage(stage)

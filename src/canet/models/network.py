@@ -182,7 +182,6 @@ class Network(Learner):
         self.name, self.traits = "-".join(self.names), self.method_type.traits
         self.settings_type = self.method_type.settings_type
         super().__init__(settings, options)
-        self.check_step: Callable[[], None] = self.options.check_time
         self._fields: tuple[ShiftTask, TaskFields] | None = None
 
     @property
@@ -311,7 +310,6 @@ class Network(Learner):
 
         def check() -> None:
             nonlocal done
-            self.check_step()
             spent, done = time.time() - begin, done + 1
             # A GPU reports several epochs at once.
             is_measured = spent > SECONDS_TO_MEASURE and self.device.type == "cpu"

@@ -1,6 +1,6 @@
 """One method on one task: a short way to train networks with :class:`canet.models.Network`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import SupportsIndex
@@ -41,7 +41,6 @@ class Trainer:
         device, class_weight, threads, callbacks: As for :class:`canet.models.Options`.
         epochs: Number of epochs, instead of the one in `settings`.
         fields: Batches of another trainer, which are shared as by `Network.share`.
-        check: Called before each step in batches that is not captured; an error ends the training.
     """
 
     def __init__(
@@ -56,13 +55,11 @@ class Trainer:
         class_weight: Tensor | None = None,
         threads: int = 1,
         callbacks: Sequence[Callback] = (),
-        check: Callable[[], None] | None = None,
     ) -> None:
         options = Options(device, class_weight, threads, callbacks)
         self.learner = Network(method, backbone, settings, options)
         if epochs is not None:
             self.learner.settings = replace(self.learner.settings, epochs=epochs)
-        self.learner.check_step = check or self.learner.check_step
         self.learner.check(task)
         if fields is not None:
             self.learner.share(task, fields)

@@ -15,7 +15,7 @@ from canet.data.task import ShiftTask
 from canet.methods.base import Scaling
 from canet.nn import Features, NormalisedGraph, Operator
 from canet.reading.rows import RowReader, pinned
-from canet.reading.scaling import CPU, Scaler, do_nothing, prepare_features
+from canet.reading.scaling import CPU, Scaler, prepare_features
 from canet.util.devices import has_room
 from canet.util.memory import return_freed_memory
 from canet.util.sparse import Csr, from_matrix, stacked, to_matrix
@@ -142,7 +142,7 @@ class PreparedGraph:
         how: Scaling,
         device: torch.device,
         uses: Callable[[], Tensor] | None = None,
-        check: Callable[[], None] = do_nothing,
+        check: Callable[[], None] = lambda: None,
     ) -> RowReader:
         """Return a reader of scaled features; `uses` as for `RowReader`, `check` for `Scaler`."""
         if not self.in_pieces:

@@ -1,5 +1,6 @@
 """Scaling of features with statistics of each graph. The model stores no statistics."""
 
+from collections.abc import Callable
 from functools import cached_property
 
 import torch
@@ -16,10 +17,6 @@ MIN_DEVIATION = torch.finfo(torch.float32).eps
 ROWS_AT_ONCE = 2**12
 """Larger pieces take several times as long on a CPU, because their memory is not reused."""
 CPU = torch.device("cpu")
-
-
-def do_nothing() -> None:
-    """The check of whatever may take as long as it needs."""
 
 
 def prepare_features(
@@ -52,7 +49,7 @@ class Scaler:
         self, x: Tensor, graph: Tensor | None, how: Scaling, device: torch.device = CPU
     ) -> None:
         self._x, self._how, self._device = x, how, device
-        self.check = do_nothing
+        self.check: Callable[[], None] = lambda: None
         self._number = graph
         if graph is not None:  # a mask is small, also for very many nodes
             is_mask = graph.dtype == torch.bool

@@ -301,8 +301,8 @@ def _splits(contenders: Sequence[Contender]) -> list[str]:
     """All scored sets: under shift, in distribution, left out."""
     names = dict.fromkeys(name for c in contenders for run in c.runs for name in run.scores)
     ood, left_out = ([n for n in names if n.startswith(prefix)] for prefix in (OOD, LEFT_OUT))
-    every = [*([OOD_MEAN] if ood else []), *ood, "test_id", *left_out]
-    return [name for name in every if name == OOD_MEAN or name in names]
+    inside = [name for name in names if name == "test_id"]
+    return [*([OOD_MEAN] if ood else []), *ood, *inside, *left_out]
 
 
 def differences(settings: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, Any]]:

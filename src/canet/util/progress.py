@@ -23,6 +23,8 @@ class Display:
     `unit` is the name of the items, such as `runs`, of which some were `done` before.
     """
 
+    _later = 0.0  # time of what follows, relative to the time of what is estimated
+
     def __init__(self, total: int, done: int = 0, unit: str = "runs", quiet: bool = False) -> None:
         self._total, self._unit, self._quiet = total, unit, quiet
         self._completed = float(done)
@@ -64,7 +66,9 @@ class Display:
 
     def expect(self, seconds: float) -> None:
         """Show this time left, which counts down until the next estimate; infinity: not known."""
-        self._end = time.monotonic() + seconds
+        now = time.monotonic()
+        begin, _ = self._first or (now, 0.0)
+        self._end = now + (1 + self._later) * seconds + self._later * (now - begin)
 
     def _print_line(self) -> None:
         """Without a terminal, print the last counts and text if the last line was long ago."""
