@@ -31,7 +31,6 @@ from canet.reading.scaling import CPU
 from canet.settings import setting
 from canet.store.result import Candidate
 from canet.store.run_folder import CONFIG, RunFolder
-from canet.training import Callback
 from canet.training.loop import Progress
 from canet.util.colour import Colour
 from canet.util.files import WriteError
@@ -302,8 +301,7 @@ class Auto(Learner):
     ) -> Learner:
         """Return the learner of one training. The first of all has no deadline."""
         name = recipe.name if part == VALID else f"{recipe.name} {part}"
-        named = [_named(callback, name) for callback in self.options.callbacks]
-        options = replace(self.options, callbacks=named)
+        options = replace(self.options, name=name)
         if number == 0 and part == VALID:
             options = replace(options, deadline=math.inf)
         return recipe.learner(self.settings, options, **chosen)
@@ -394,8 +392,3 @@ def _try(shared: tuple[Auto, Parts, int], job: tuple[int, Recipe], work: Path | 
     """Try a model in a worker."""
     auto, parts, seed = shared
     return auto._try(parts, *job, seed, work)
-
-
-def _named(callback: Callback, model: str) -> Callback:
-    """Return a callback that gets this name of the model."""
-    return lambda facts: callback(facts | {"model": model})

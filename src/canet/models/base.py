@@ -361,8 +361,8 @@ class Learner(ABC):
                 model, tensors = self.content(fitted)
                 seconds = sum(one.seconds for one in fitted.candidates) or time.monotonic() - begin
                 fitted.result = self._result(task, fitted, model, seconds)
-                name, score = self.config(task).model, fitted.result.scores["valid"]
-                logger.info(SCORE_LINE, name, seed, score)
+                name, score = self.options.name, fitted.result.scores["valid"]
+                logger.info(SCORE_LINE, name or self.config(task).model, seed, score)
                 if place and fitted.is_complete:
                     place.finish(tensors, fitted.training.history, fitted.result)
                     shutil.rmtree(place.path / WORK_FOLDER, ignore_errors=True)

@@ -318,7 +318,7 @@ class Network(Learner):
         return check
 
     def _epoch_report(self, task: ShiftTask, seed: int, check: Callable[[], None]) -> EpochReport:
-        facts = {"model": self.config(task, seed).model, "seed": seed}
+        facts = {"model": self.options.name or self.config(task, seed).model, "seed": seed}
 
         def report(epoch: int, loss: float, valid: float) -> None:
             numbers = {"epoch": epoch, "epochs": self.settings.epochs, "loss": loss, "valid": valid}

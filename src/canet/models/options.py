@@ -31,6 +31,7 @@ class Options:
         pool: Processes or machines that train, if several models are compared; None: this process.
         begin: Time (`time.time()`) from which a time limit counts; None: the start of the choice.
         deadline: Time after which a training raises `OutOfTime`.
+        name: Name of the training for callbacks and logs; empty: that of its method and backbone.
         keep_on_interrupt: Whether Ctrl-C ends a comparison of models and keeps the finished ones.
     """
 
@@ -41,6 +42,7 @@ class Options:
     pool: Pool | None = field(default=None, compare=False)
     begin: float | None = field(default=None, compare=False)
     deadline: float = field(default=math.inf, compare=False)
+    name: str = field(default="", compare=False)
     keep_on_interrupt: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
