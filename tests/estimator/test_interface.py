@@ -320,7 +320,7 @@ def test_a_model_is_replaced_only_on_request(tmp_path: Path) -> None:
 def test_a_loaded_model_prints_no_progress(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("canet.util.progress.SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr("canet.util.progress.SECONDS_BETWEEN_LINES", 0.001)
     data = small_user_graph()
     small(verbose=1).fit(data).save(tmp_path / "model")
     assert "epoch" in capfd.readouterr().err

@@ -30,8 +30,7 @@ class Display:
         self._completed = float(done)
         self._first: tuple[float, float] | None = None  # time and progress of the first update
         self._end = math.inf  # estimated time of the end
-        self._last_line, self._text, self._stopped = time.monotonic(), "", Event()
-        self._counts = self._count(done, 0, 0)
+        self._counts, self._text, self._stopped = self._count(done, 0, 0), "", Event()
         self._bar: Progress | None = None
         self._said: set[str] = set()
         screen = Console(stderr=True, markup=False)
@@ -62,7 +61,6 @@ class Display:
         if self._bar:
             task = self._bar.tasks[0].id
             self._bar.update(task, completed=completed, count=count, description=text)
-        self._print_line()
 
     def expect(self, seconds: float) -> None:
         """Show this time left, which counts down until the next estimate; infinity: not known."""
@@ -70,18 +68,14 @@ class Display:
         begin, _ = self._first or (now, 0.0)
         self._end = now + (1 + self._later) * seconds + self._later * (now - begin)
 
-    def _print_line(self) -> None:
-        """Without a terminal, print the last counts and text if the last line was long ago."""
-        if self._bar or self._quiet:
-            return
-        if time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
-            self._last_line = time.monotonic()
-            parts = [self._counts, self.time_left, self._text]
-            print("; ".join(part for part in parts if part), file=sys.stderr)
+    @property
+    def line(self) -> str:
+        """Counts, time left and text of the last update."""
+        return "; ".join(filter(None, [self._counts, self.time_left, self._text]))
 
     def _print_lines(self) -> None:
-        while not self._stopped.wait(1.0):
-            self._print_line()
+        while not self._stopped.wait(SECONDS_BETWEEN_LINES):
+            print(self.line, file=sys.stderr)
 
     def say(self, text: str) -> None:
         """Print a line, unless it was printed before."""
