@@ -39,6 +39,7 @@ from canet.util.processes import Processes
 from canet.util.progress import expect
 from canet.util.signals import received_signal
 
+NO_LIMIT = 1e6
 LATE = "the time limit was reached"
 STOPPED = "the comparison was stopped"
 AVERAGE, LARGEST_CLASS = "average of the members", "largest class"
@@ -53,7 +54,9 @@ class AutoSettings(Settings):
         "models to compare: linear models, trees and networks (robust), without networks (fast), "
         "or names such as linear,erm-sage",
     )
-    time_limit: float = setting(1e6, "seconds after which no more models are compared", minimum=0)
+    time_limit: float = setting(
+        NO_LIMIT, "seconds after which no more models are compared", minimum=0
+    )
     dropout: float = setting(0.5, "dropout probability", minimum=0, below=1)
     epochs: int = setting(200, "number of training epochs of each network", minimum=1)
 
@@ -154,7 +157,8 @@ class Auto(Learner):
         self, parts: Parts, seed: int, work: Path | None = None, on_progress: Progress | None = None
     ) -> Iterator[Tried]:
         """Train the models of the preset in their order; after the time limit, only name them."""
-        deadline = (self.options.begin or time.time()) + self.settings.time_limit
+        limit = self.settings.time_limit if self.settings.time_limit < NO_LIMIT else math.inf
+        deadline = (self.options.begin or time.time()) + limit
         timed = Auto(self.settings, replace(self.options, pool=None, deadline=deadline))
         recipes = recipes_of(
             self.settings.preset, self.settings.in_batches, self.device.type, self._trains_apart

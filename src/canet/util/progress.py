@@ -75,7 +75,8 @@ class Display:
 
     def _print_lines(self) -> None:
         while not self._stopped.wait(SECONDS_BETWEEN_LINES):
-            print(self.line, file=sys.stderr)
+            if self.line:
+                print(self.line, file=sys.stderr)
 
     def say(self, text: str) -> None:
         """Print a line, unless it was printed before."""
