@@ -89,7 +89,7 @@ def _label_ends(axes: Axes) -> None:
     ends = np.array([np.asarray(line.get_ydata())[-1] for line in axes.lines]).clip(low, high)
     steps = LABEL_STEP * (high - low) * np.arange(len(ends))
     places = np.maximum.accumulate(np.sort(ends) - steps) + steps
-    places -= max(0.0, places[-1] - high)
+    places = np.minimum(places, high - steps[::-1])
     for place, number in zip(places, np.argsort(ends), strict=True):
         line, across = axes.lines[number], axes.get_yaxis_transform()
         label = str(line.get_label())
