@@ -351,10 +351,10 @@ def test_the_time_left_is_that_of_measured_trainings(
     monkeypatch.setattr("canet.models.auto.expect", expected.append)
     run(time_limit=1000, begin=0.0)
     # before the first network, its time is not known: what is left of the limit
-    assert expected == [990, 980, 970, 960, 950, 50, 40, 30, 20, 10]
+    assert expected == [1000, 990, 980, 970, 960, 950, 50, 40, 30, 20, 10]
     expected.clear()
     run()
-    assert expected == [math.inf] * 5 + [50, 40, 30, 20, 10]
+    assert expected == [math.inf] * 6 + [50, 40, 30, 20, 10]
 
 
 def test_each_finished_training_logs_one_line(

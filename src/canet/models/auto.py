@@ -159,6 +159,7 @@ class Auto(Learner):
         """Train the models of the preset in their order; after the time limit, only name them."""
         limit = self.settings.time_limit if self.settings.time_limit < NO_LIMIT else math.inf
         deadline = (self.options.begin or time.time()) + limit
+        expect(deadline - time.time())
         timed = Auto(self.settings, replace(self.options, pool=None, deadline=deadline))
         recipes = recipes_of(
             self.settings.preset, self.settings.in_batches, self.device.type, self._trains_apart
