@@ -60,7 +60,7 @@ class Display:
             self._end = now + (now - begin) / (completed - before) * (self._total - completed)
         if self._bar:
             task = self._bar.tasks[0].id
-            self._bar.update(task, completed=completed, count=count, description=text)
+            self._bar.update(task, completed=completed, count=count, description=self._text)
 
     def expect(self, seconds: float) -> None:
         """Show this time left, which counts down until the next estimate; infinity: not known."""
