@@ -12,6 +12,8 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -23,7 +25,7 @@ from canet.errors import InputError, VersionError
 from canet.methods import METHODS, Settings, Traits
 from canet.methods.base import Findings, ModelSettings
 from canet.models.options import Options
-from canet.models.replacing import Replacing, only, replacing_in
+from canet.models.replacing import Replacing, replacing_in
 from canet.nn.model import Prediction
 from canet.reading.pieces import Piece
 from canet.reading.prepared import PreparedGraph, task_graph
@@ -117,14 +119,15 @@ class Fitted(ABC):
 
         The result maps numbers of columns to a function, which maps a donor of each node $[N]$ to
         the logits $[n, C]$ that the model has if every node gets the values of its donor in these
-        columns. Override it if a model can compute many of them faster.
+        columns, before columns are scaled. Override it if a model can compute many of them faster.
         """
 
         def read(x: Matrix) -> Tensor:
             return self.read(graph.with_features(from_matrix(x)), nodes).logits
 
         x = to_matrix(graph.data.x)
-        return replacing_in(x, partial(only, x), read)
+        rows = sp.eye(x.shape[1], dtype=np.float32, format="csr")
+        return replacing_in(x, x, lambda values, columns: values @ rows[columns], read)
 
     def logits(self, task: ShiftTask) -> dict[str, Tensor]:
         """Return the logits $[n, C]$ of every split of a task, by its name, on the CPU."""

@@ -16,7 +16,7 @@ from canet.errors import VersionError
 from canet.methods import Settings, Traits
 from canet.models.base import Fitted, Learner, State, entry
 from canet.models.options import Options
-from canet.models.replacing import Change, Replacing
+from canet.models.replacing import Replacing, replacing_in
 from canet.models.tabular import node_weights, training_graph, training_rows
 from canet.nn.model import Features, Prediction, linear_map
 from canet.reading.columns import Columns, TabularSettings
@@ -70,20 +70,17 @@ class FittedLinear(Fitted):
 
     def replacing(self, graph: PreparedGraph, nodes: Tensor) -> Replacing:
         """As `Fitted.replacing`; logits are sums over columns, so only changed ones are read."""
-        whole, x = self.read(graph, nodes).logits, to_matrix(graph.data.x)
+        if self.settings.scaling == "rows":  # each number depends on all columns
+            return super().replacing(graph, nodes)
 
-        def change_of(columns: np.ndarray) -> Change:
-            part, own = self._part(columns), x[:, columns]
-            if sp.issparse(own) and own.shape[1] <= MAX_DENSE:
-                own = own.toarray()
+        def share(values: Matrix, columns: np.ndarray) -> Tensor:
+            if sp.issparse(values) and len(columns) <= MAX_DENSE:
+                values = values.toarray()
+            changed = graph.with_features(from_matrix(values))
+            return self._part(columns).read(changed, nodes).logits
 
-            def share(values: Matrix) -> Tensor:
-                return part.read(graph.with_features(from_matrix(values)), nodes).logits
-
-            others = whole - share(own)
-            return lambda donors: others + share(own[donors])
-
-        return change_of
+        whole = self.read(graph, nodes).logits
+        return replacing_in(to_matrix(graph.data.x), whole, share, lambda logits: logits)
 
     def _part(self, columns: np.ndarray) -> "FittedLinear":
         """Return the model that reads only some features, with their share of the logits."""

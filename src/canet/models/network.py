@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,6 +30,7 @@ from canet.training.fields import TaskFields
 from canet.training.loop import EpochReport, Loop, Progress, set_up_kernels, train_loops
 from canet.training.start import fanout_of, load_initial, resume, share_state
 from canet.util import distributed
+from canet.util.sparse import Matrix, from_matrix, to_matrix
 from canet.util.torch_state import fast_products, seeded
 
 SECONDS_TO_MEASURE = 5.0  # of a training before it is estimated when it ends
@@ -84,7 +84,10 @@ class FittedNetwork(Fitted):
             yield rows, Prediction(logits, embedding, found.environments)
 
     def replacing(self, graph: PreparedGraph, nodes: Tensor) -> Replacing:
-        """As `Fitted.replacing`; the first map is linear, so it is applied once."""
+        """As `Fitted.replacing`; the first map is linear, so only changed columns are mapped."""
+        scaling = self.method.settings.scaling
+        if scaling == "rows":  # each number depends on all columns
+            return super().replacing(graph, nodes)
         model = self.method.model.reading_products()
         weight = model.phi_in.weight.detach()
         blocks_of = graph.normalised(model.operators).receptive_field
@@ -95,9 +98,13 @@ class FittedNetwork(Fitted):
             rows = torch.from_numpy(products[field.nodes.numpy()])
             return model(rows.to(weight.device), field.to(weight.device).blocks).logits.cpu()
 
-        x = graph.features(self.method.settings.scaling)
-        share = partial(product, x, weight.cpu().numpy().T)
-        return replacing_in(share(), share, read)
+        def share(values: Matrix, columns: np.ndarray) -> np.ndarray:
+            scaled = graph.with_features(from_matrix(values)).features(scaling)
+            return product(scaled, first[columns])
+
+        first = weight.cpu().numpy().T
+        whole = product(graph.features(scaling), first)
+        return replacing_in(to_matrix(graph.data.x), whole, share, read)
 
     def logits(self, task: ShiftTask) -> dict[str, Tensor]:
         """As `Fitted.logits`; a network that was trained in batches is scored as in training."""

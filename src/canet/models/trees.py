@@ -4,7 +4,7 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from canet.methods import Settings, Traits
 from canet.models.base import Fitted, Learner, State, entry
 from canet.models.boosting import NO_CATEGORIES, boosting, learned, predictors
 from canet.models.options import Options
-from canet.models.replacing import Replacing, product, replacing_in
+from canet.models.replacing import Replacing, replacing_in
 from canet.models.tabular import node_weights, training_graph, training_rows
 from canet.nn import Features
 from canet.nn.model import Prediction
@@ -25,7 +25,7 @@ from canet.reading.columns import Columns, TabularSettings, as_dense
 from canet.reading.prepared import PreparedGraph
 from canet.settings import override, setting
 from canet.util.colour import Colour
-from canet.util.sparse import to_scipy
+from canet.util.sparse import to_matrix, to_scipy
 from canet.util.torch_state import limited_threads
 
 FIELDS = {
@@ -102,8 +102,8 @@ class FittedTrees(Fitted):
         def read(x: np.ndarray) -> Tensor:
             return projected.read(graph.with_features(torch.from_numpy(x)), nodes).logits
 
-        share = partial(product, graph.data.x, self.components.numpy().T)
-        return replacing_in(share(), share, read)
+        x, weight = to_matrix(graph.data.x), self.components.numpy().T
+        return replacing_in(x, x @ weight, lambda own, columns: own @ weight[columns], read)
 
     @cached_property
     def _fast_trees(self) -> list[Any]:
