@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -10,10 +10,13 @@ import sklearn
 import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
+from torch_geometric.data import Data
 
 import canet
+from canet import GraphStoreWriter
 from canet.data.graph import Graph
 from canet.errors import VersionError
+from canet.methods.base import Scaling
 from canet.models import Learner, Options, restore
 from canet.models.linear import Linear
 from canet.models.trees import Trees
@@ -22,6 +25,7 @@ from canet.reading.prepared import PreparedGraph, task_graph
 from tests.support.commands import call
 from tests.support.gpu import needs_gpu
 from tests.support.small_task import small_task, with_columns, with_garbage
+from tests.support.stores import never_load
 from tests.support.user_graphs import small_user_graph
 from tests.support.user_tables import write_folder
 
@@ -166,6 +170,46 @@ def test_trees_read_missing_values_and_project_wide_features(
     (fitted,) = learner(Trees, neighbours=False, max_trees=5).run(small_task(), {0: None})
     assert fitted.components.shape[0] == 3
     assert fitted._logits(torch.full((2, 3), torch.nan)).isfinite().all()
+
+
+def graph_and_store(folder: Path, width: int) -> tuple[Data, Path]:
+    """Return 20,000 nodes with fractions and whole numbers, and the graph store of them."""
+    random, n = np.random.default_rng(0), 20_000
+    y = random.integers(3, size=n)
+    x = random.normal(size=(n, width)) + 0.5 * np.eye(3, width)[y]
+    x[:, -1] = np.round(4 * x[:, -1])
+    order, x = np.argsort(y, kind="stable"), x.astype(np.float32)
+    edges = np.concatenate([random.integers(n, size=(2, 4 * n)), [order[:-1], order[1:]]], axis=1)
+    with GraphStoreWriter(folder / "store", n) as writer:
+        writer.add_edges(*edges)
+        writer.add_features(x)
+    edge_index = torch.from_numpy(np.unique(edges, axis=1))
+    split = {"train_mask": torch.arange(n) < 2000, "val_mask": torch.arange(n) >= 19_000}
+    data = Data(x=torch.from_numpy(x), edge_index=edge_index, y=torch.from_numpy(y), **split)
+    return data, folder / "store"
+
+
+@pytest.mark.parametrize("width", [3, pytest.param(40, marks=pytest.mark.slow)])
+def test_trees_answer_the_same_in_any_order_and_on_disk(
+    width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, store = graph_and_store(tmp_path, width)
+    random = np.random.default_rng(1)
+    nodes = torch.from_numpy(random.permutation(20_000))
+    edges = nodes.argsort()[data.edge_index][:, random.permutation(data.num_edges)]
+    other = Data(x=data.x[nodes], edge_index=edges)
+    never_load(monkeypatch)
+    for scaling in get_args(Scaling):
+        model = canet.NodeClassifier("trees", scaling=scaling, max_trees=10, undirected=False)
+        expected = model.fit(data).predict_proba(data)
+        for found in (model.predict_proba(other)[nodes.argsort()], model.predict_proba(store)):
+            assert (abs(found - expected).max(axis=1) < 1e-5).mean() > 0.999
+
+
+def test_trees_of_older_models_are_not_rounded() -> None:
+    about, tensors = learner(Trees, max_trees=2).run(small_task(), {0: None})[0].state()
+    del about["settings"]["rounded"]
+    assert restore(about, tensors).settings.rounded is False
 
 
 def table_with_gaps() -> tuple[Any, Any]:

@@ -51,6 +51,11 @@ class TreeSettings(TabularSettings):
 
     learning_rate: float = setting(0.1, "weight of each tree", above=0, search=(0.03, 0.1, 0.3))
     max_trees: int = setting(100, "largest number of trees for each class", minimum=1)
+    rounded: bool = setting(
+        True,
+        "round the columns to 20 bits, after sums in double precision, so that the predictions do "
+        "not depend on the order of nodes and edges",
+    )
 
 
 class FittedTrees(Fitted):
@@ -89,7 +94,13 @@ class FittedTrees(Fitted):
         self.sizes = num_features, len(baseline)
 
     def read(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Prediction:
-        columns = Columns(graph, self.settings, components=self.components, marks=self.marks)
+        columns = Columns(
+            graph,
+            self.settings,
+            components=self.components,
+            marks=self.marks,
+            rounded=self.settings.rounded,
+        )
         return Prediction(columns.logits(nodes, len(self.baseline), self._logits))
 
     def replacing(self, graph: PreparedGraph, nodes: Tensor) -> Replacing:
@@ -100,9 +111,9 @@ class FittedTrees(Fitted):
         projected = FittedTrees(self.settings, MAX_COLUMNS, None, self.baseline, *trees)
 
         def read(x: np.ndarray) -> Tensor:
-            return projected.read(graph.with_features(torch.from_numpy(x)), nodes).logits
+            return projected.read(graph.with_features(torch.from_numpy(x).float()), nodes).logits
 
-        x, weight = to_matrix(graph.data.x), self.components.numpy().T
+        x, weight = to_matrix(graph.data.x), self.components.double().numpy().T
         return replacing_in(x, x @ weight, lambda own, columns: own @ weight[columns], read)
 
     @cached_property
@@ -132,7 +143,8 @@ class FittedTrees(Fitted):
 
     @classmethod
     def restore(cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
-        settings = override(TreeSettings(), entry(about, "settings", dict))
+        older = TreeSettings(rounded=False)  # the first models do not have this setting
+        settings = override(older, entry(about, "settings", dict))
         names = ("baseline", "starts", "classes", *FIELDS)
         parts = {name: entry(tensors, name, Tensor) for name in names}
         marks = entry(tensors, "marks", Tensor)
@@ -173,7 +185,8 @@ class Trees(Learner):
         observed = task.sampled(task.observed(), MAX_SCORED)
         components = _components(graph.data.x, observed, seed)
         check_time = self.options.check_time
-        columns = Columns(graph, self.settings, self.device, check_time, components, marks)
+        how = check_time, components, marks, self.settings.rounded
+        columns = Columns(graph, self.settings, self.device, *how)
         columns.prepare([train, valid, *task.scored().values()])
         x, valid_x = (as_dense(columns.rows(nodes)).cpu().numpy() for nodes in (train, valid))
         model = boosting(check_time)(

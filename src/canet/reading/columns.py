@@ -13,8 +13,7 @@ from canet.data.task import MAX_SCORED, sample_nodes
 from canet.methods.base import ModelSettings
 from canet.nn import Features, Operator, ShiftedFeatures
 from canet.nn.model import linear_map, rows_of
-from canet.nn.operations import multiply
-from canet.reading.pieces import Pieces
+from canet.reading.pieces import Pieces, neighbour_means
 from canet.reading.prepared import PreparedGraph
 from canet.reading.rows import bytes_of
 from canet.reading.scaling import CPU, ROWS_AT_ONCE, Scaler
@@ -43,8 +42,9 @@ class Columns:
     """The columns of a graph in memory or on disk, for some nodes at a time.
 
     With `neighbours` these are the features x, the mean of the neighbours, the mean of their means,
-    and log(1 + degree); models on the same graph share them. On disk, means and deviations of
-    neighbour columns are those of a random sample of nodes.
+    and log(1 + degree); models on the same graph share them. On disk, columns of neighbours are
+    scaled by their means and deviations over as many nodes as `MAX_NUMBERS` allows, chosen at
+    random.
 
     Args:
         graph: The graph.
@@ -54,6 +54,8 @@ class Columns:
         check: Called often, to end a training after its deadline.
         components: As for `FittedTrees`.
         marks: As for `FittedTrees`; None: there are no missing values.
+        rounded: Whether the columns do not depend on the order of nodes and edges, nor on whether
+            the graph is on disk: sums have double precision, and columns are rounded to 20 bits.
     """
 
     def __init__(
@@ -64,11 +66,13 @@ class Columns:
         check: Callable[[], None] = lambda: None,
         components: Tensor | None = None,
         marks: Tensor | None = None,
+        rounded: bool = False,
     ) -> None:
         self._graph, self._neighbours, self._scaling = graph, settings.neighbours, settings.scaling
         self._device, self._check, self._components = device, check, components
         has_marks = components is None and marks is not None and marks.numel() > 0
         self._marks = marks if has_marks else None
+        self._rounded = rounded
 
     def prepare(self, nodes: Sequence[Tensor]) -> None:
         """Compute the columns of nodes at once that `rows` returns later."""
@@ -82,9 +86,7 @@ class Columns:
             return rows_of(columns, nodes.to(place))
         if not self._neighbours and self._components is None:
             found = self._graph.rows(self._scaling, CPU, check=self._check).rows(nodes)
-            if self._marks is None:
-                return found
-            return with_missing(as_dense(found), self._raw(nodes), self._marks)
+            return self._finished(found, lambda: self._raw(nodes))
         return self._scaled(self._raw(nodes), nodes)
 
     def logits(
@@ -119,14 +121,11 @@ class Columns:
         """All columns of a graph in memory, and their device."""
         graph, x = self._graph, self._graph.data.x
         if self._components is not None:
-            graph = graph.with_features(x @ self._components.T)
+            graph = graph.with_features(self._project(x))
         self._check()
-        graph = with_neighbours(graph) if self._neighbours else graph
+        graph = with_neighbours(graph, self._rounded) if self._neighbours else graph
         self._check()
-        columns = graph.features(self._scaling)
-        if self._marks is not None:
-            own = x.to_dense() if x.layout == torch.sparse_csr else x
-            columns = with_missing(as_dense(columns), own, self._marks)
+        columns = self._finished(graph.features(self._scaling), x.to_dense)
         place = self._device if has_room(bytes_of(columns), self._device) else CPU
         return columns.to(place), place
 
@@ -135,17 +134,19 @@ class Columns:
         if self._neighbours:
             columns, at = self._with_neighbours(nodes)
             return columns[at]
-        return as_dense(self._graph.rows("raw", CPU).rows(nodes))
+        return self._project(as_dense(self._graph.rows("raw", CPU).rows(nodes)))
 
     def _with_neighbours(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """Return a matrix of columns that are not scaled, and the rows $[n]$ of nodes in it.
 
         The last matrix is kept, so that its nodes are not computed again.
         """
+        components = self._components
+        kind = self._rounded, None if components is None else components.numpy().tobytes()
         if self._graph.neighbour_rows is not None:
-            ids, columns = self._graph.neighbour_rows
+            ids, columns, kept = self._graph.neighbour_rows
             at = torch.searchsorted(ids, nodes).clamp(max=ids.numel() - 1)
-            if torch.equal(ids[at], nodes):
+            if kind == kept and torch.equal(ids[at], nodes):
                 return columns, at
         ids, at = nodes.unique(return_inverse=True)
         columns = torch.from_numpy(scratch_array((ids.numel(), self._num_columns), np.float32))
@@ -153,12 +154,17 @@ class Columns:
         for part, found in self._in_pieces(ids):
             columns[end : end + part.numel()] = found.cpu()
             end += part.numel()
-        self._graph.neighbour_rows = ids, columns
+        self._graph.neighbour_rows = ids, columns, kind
         return columns, at
 
     @property
+    def _width(self) -> int:
+        parts = self._graph.data.x if self._components is None else self._components.T
+        return int(parts.shape[1])
+
+    @property
     def _num_columns(self) -> int:
-        return 3 * int(self._graph.data.x.shape[1]) + 1
+        return 3 * self._width + 1 if self._neighbours else self._width
 
     def _in_pieces(self, nodes: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield different nodes of a graph on disk, ascending, and their columns, not scaled."""
@@ -168,38 +174,45 @@ class Columns:
 
         def rows(ids: Tensor) -> Tensor:
             self._check()
-            return as_dense(reader.rows(ids))
+            return self._project(as_dense(reader.rows(ids)))
 
         pieces = Pieces(graph, 1, nodes)
-        for ids, near, far in pieces.means(mean, rows, int(self._graph.data.x.shape[1])):
-            degree = graph.degree(ids).float().log1p()[:, None]
+        for ids, near, far in pieces.means(mean, rows, self._width, self._rounded):
+            degree = _log_degree(graph.degree(ids), self._rounded)
             yield ids, torch.cat([rows(ids), near, far, degree], dim=1)
 
     def _scaled(self, raw: Tensor, nodes: Tensor) -> Features:
-        found = self._scaler.apply(self._project(raw), self._number(nodes))
-        return found if self._marks is None else with_missing(as_dense(found), raw, self._marks)
+        return self._finished(self._scaler.apply(raw, self._number(nodes)), lambda: raw)
 
-    def _project(self, raw: Tensor) -> Tensor:
+    def _finished(self, columns: Features, own: Callable[[], Tensor]) -> Features:
+        """Return scaled columns, rounded, and with the missing values of features `own`."""
+        if self._marks is not None:
+            columns = with_missing(as_dense(columns), own(), self._marks)
+        return _rounded(as_dense(columns)) if self._rounded else columns
+
+    def _project(self, x: Tensor) -> Tensor:
+        """Return features as they are or, if there are components, projected on these."""
         if self._components is None:
-            return raw
-        parts, width = 3 if self._neighbours else 1, self._components.shape[1]
-        projected = raw[:, : parts * width].unflatten(1, (parts, width)) @ self._components.T
-        return torch.cat([projected.flatten(1), raw[:, parts * width :]], dim=1)
+            return x
+        kind = torch.double if self._rounded else torch.float
+        weight = self._components.T.to(x.device, kind)
+        parts = [x] if x.layout == torch.sparse_csr else x.split(ROWS_AT_ONCE)
+        return torch.cat([(part.to(kind) @ weight).float() for part in parts])
 
     @cached_property
     def _sample(self) -> Tensor:
         """Nodes for means and deviations, from both parts of a graph that is separated."""
-        graph = self._graph.data
+        graph, count = self._graph.data, max(MAX_SCORED, MAX_NUMBERS // self._num_columns)
         if graph.separated is None:
-            return sample_nodes(torch.arange(graph.num_nodes), MAX_SCORED)
+            return sample_nodes(torch.arange(graph.num_nodes), count)
         parts = (part.nonzero().squeeze(1) for part in (graph.separated, ~graph.separated))
-        return torch.cat([sample_nodes(part, MAX_SCORED) for part in parts])
+        return torch.cat([sample_nodes(part, count) for part in parts])
 
     @cached_property
     def _scaler(self) -> Scaler:
         raw = torch.empty(0, 0)
         if self._scaling in ("centred", "standardised"):
-            raw = self._project(self._raw(self._sample))
+            raw = self._raw(self._sample)
         return Scaler(raw, self._number(self._sample), self._scaling)
 
     def _number(self, nodes: Tensor) -> Tensor | None:
@@ -207,26 +220,38 @@ class Columns:
         return None if mask is None else mask[nodes].long()
 
 
-def with_neighbours(graph: PreparedGraph) -> PreparedGraph:
+def with_neighbours(graph: PreparedGraph, rounded: bool = False) -> PreparedGraph:
     """Return a graph in memory with columns of neighbours; see `Columns`. It is computed once.
 
-    Sparse features stay sparse.
+    Sparse features stay sparse, unless they are `rounded` later.
     """
-    if graph.neighbours is None:
+    if rounded not in graph.neighbours:
         mean = Operator("mean")
         matrix, x = graph.normalised([mean]).block.matrices[mean], graph.data.x
         known = graph.known_degree
-        degree = (matrix.pattern.rowptr.diff() if known is None else known).float().log1p()[:, None]
-        if x.layout == torch.sparse_csr:
+        degree = _log_degree(matrix.pattern.rowptr.diff() if known is None else known, rounded)
+        if x.layout == torch.sparse_csr and not rounded:
             adjacency, columns = to_scipy(matrix.as_torch), [to_scipy(x)]
             columns += [adjacency @ columns[-1]]
             columns += [adjacency @ columns[-1], sp.csr_matrix(degree.numpy())]
             joined = from_scipy(sp.hstack(columns).tocsr())
         else:
-            near = multiply(matrix, x)
-            joined = torch.cat([x, near, multiply(matrix, near), degree.to(x.dtype)], dim=1)
-        graph.neighbours = graph.with_features(joined)
-    return graph.neighbours
+            x = x.to_dense()
+            near = neighbour_means(matrix, x, rounded)
+            far = neighbour_means(matrix, near, rounded)
+            joined = torch.cat([x, near, far, degree.to(x.dtype)], dim=1)
+        graph.neighbours[rounded] = graph.with_features(joined)
+    return graph.neighbours[rounded]
+
+
+def _log_degree(degree: Tensor, rounded: bool) -> Tensor:
+    r"""Return $\log(1 + d)$ $[n, 1]$ for degrees d $[n]$."""
+    return degree.to(torch.double if rounded else torch.float).log1p().float()[:, None]
+
+
+def _rounded(columns: Tensor) -> Tensor:
+    """Return numbers of 24 bits rounded to 20 bits; NaN stays NaN."""
+    return ((columns.float().view(torch.int32) + 8) & -16).view(torch.float32)
 
 
 def with_missing(columns: Tensor, own: Tensor, marks: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from canet.errors import InputError
-from canet.nn import Features, GraphModel, NormalisedGraph
+from canet.nn import Features, GraphModel, NormalisedGraph, SparseMatrix
 from canet.nn.blocks import Operator
 from canet.nn.model import Prediction
 from canet.nn.operations import multiply
@@ -79,10 +79,13 @@ class Pieces:
         return [sums for _, sums in self._inputs(model, rows) if sums is not None]
 
     @torch.no_grad()
-    def means(self, mean: Operator, rows: Rows, width: int) -> Iterator[tuple[Tensor, ...]]:
+    def means(
+        self, mean: Operator, rows: Rows, width: int, in_double: bool
+    ) -> Iterator[tuple[Tensor, ...]]:
         """Yield ids $[n]$, ascending, the means of their neighbours, and the means of these.
 
-        `rows` returns dense features $[n, D]$ of this width D on the device of the graph.
+        `rows` returns dense features $[n, D]$ of this width D on the device of the graph;
+        `in_double` as for `neighbour_means`.
         """
         states = _States(self._needed[0], self._graph)
         num_edges = max(1, EDGES_AT_ONCE[self._graph.device.type] * WIDTH // max(WIDTH, width))
@@ -90,11 +93,12 @@ class Pieces:
             field = self._graph.sampled_field(ids, [-1])
             x = rows(field.nodes)
             assert isinstance(x, Tensor)
-            states.write(ids, multiply(field.blocks[0].matrices[mean], x))
+            states.write(ids, neighbour_means(field.blocks[0].matrices[mean], x, in_double))
         for ids in self._graph.pieces(self._needed[1], num_edges):
             field = self._graph.sampled_field(ids, [-1])
             near = states.read(field.nodes).to(self._graph.device)
-            yield ids, near[: ids.numel()], multiply(field.blocks[0].matrices[mean], near)
+            far = neighbour_means(field.blocks[0].matrices[mean], near, in_double)
+            yield ids, near[: ids.numel()], far
 
     def _inputs(self, model: GraphModel, rows: Rows) -> "Iterator[tuple[_States, Tensor | None]]":
         """Yield the states that each layer reads, and their sums over graphs if it needs them."""
@@ -140,6 +144,13 @@ class Pieces:
             part = model.graph_sums(layer, states.read(ids).to(device), of_nodes, len(size))
             total = part if total is None else total + part
         return total
+
+
+def neighbour_means(matrix: SparseMatrix, x: Tensor, in_double: bool) -> Tensor:
+    """Return $A x$; sums `in_double` precision hardly depend on the order of the neighbours."""
+    if not in_double:
+        return multiply(matrix, x)
+    return multiply(matrix.to(x.device, torch.double), x.double()).to(x.dtype)
 
 
 class _States:

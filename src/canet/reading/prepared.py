@@ -52,8 +52,8 @@ class PreparedGraph:
         self._pinned: dict[int, Tensor] = {}
         self._features: dict[Scaling, Features] = {}
         self._scalers: dict[tuple[Scaling, torch.device], Scaler] = {}
-        self.neighbours: PreparedGraph | None = None
-        self.neighbour_rows: tuple[Tensor, Tensor] | None = None
+        self.neighbours: dict[bool, PreparedGraph] = {}
+        self.neighbour_rows: tuple[Tensor, Tensor, object] | None = None
 
     @classmethod
     def of(cls, graph: Graph) -> Self:
@@ -158,7 +158,7 @@ class PreparedGraph:
         other = copy(self)
         other.data = replace(self.data, x=x)
         other._features, other._scalers = {}, {}
-        other.neighbours = other.neighbour_rows = None
+        other.neighbours, other.neighbour_rows = {}, None
         return other
 
     def with_nodes(self, x: Tensor) -> "PreparedGraph":
@@ -179,7 +179,7 @@ class PreparedGraph:
         """
         other, x = copy(self), self.data.x
         other.data = Graph(x, edge_index, edge_weight, batch=graph)
-        other._graphs, other._pinned, other.neighbours = {}, {}, None
+        other._graphs, other._pinned, other.neighbours = {}, {}, {}
         return other
 
 
@@ -188,7 +188,7 @@ def forget_large(graph: Graph) -> None:
     x = graph.x
     if not graph.is_on_disk and (x.values() if x.is_sparse_csr else x).numel() > MAX_KEPT:
         for _, prepared in graph.kept.values():
-            prepared._graphs, prepared._features, prepared.neighbours = {}, {}, None
+            prepared._graphs, prepared._features, prepared.neighbours = {}, {}, {}
         return_freed_memory()
 
 
