@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch_geometric.data import Data
 
 import canet
 from canet.methods.erm import ERM
@@ -80,6 +81,42 @@ def test_changed_features_are_not_silently_replaced(
     data.x = data.x + 1
     with pytest.raises(canet.InputError, match="encoding"):
         model.predict(data)
+
+
+def test_a_model_of_tables_rejects_values_that_are_not_encoded(
+    model: canet.NodeClassifier, february: Path
+) -> None:
+    data = canet.read_graph(february, encoding=model.encoding_)
+    part = Data(x=data.x[:20], edge_index=data.edge_index[:, :0], encoding=data.encoding)
+    assert len(model.predict(part)) == 20
+    assert len(model.predict(data.clone())) == 40
+    raw = Data(x=100 * data.x, edge_index=data.edge_index)
+    for read in (model.predict, model.novelty_score, lambda graph: canet.diagnose(model, graph)):
+        with pytest.raises(canet.InputError, match="encoding"):
+            read(raw)
+
+
+@pytest.mark.parametrize("method", ["linear", "auto", "erm"])
+def test_a_prediction_that_is_not_finite_names_column_and_node(method: str, tmp_path: Path) -> None:
+    data = small_user_graph(200)
+    data.x *= 0.1  # so that weights are large
+    model = canet.NodeClassifier(method, preset="fast" if method == "auto" else None)
+    model.fit(data)
+    data.x[7, 0] = 3.3e38
+    data.node_id = np.array([f"n{i}" for i in range(200)])
+    sparse = data.clone()
+    sparse.x = data.x.to_sparse_csr()
+    with canet.GraphStoreWriter(tmp_path / "store", 200) as writer:
+        writer.add_edges(*data.edge_index.numpy())
+        writer.add_features(data.x.numpy())
+        writer.set_node_id(data.node_id)
+    store = canet.GraphStore(tmp_path / "store")
+    for graph in (data, sparse, store):
+        for read in (model.predict, model.predict_proba, lambda g: canet.diagnose(model, g)):
+            with pytest.raises(canet.InputError, match=r"'n7'.*'0'"):
+                read(graph)
+    data.x[7, 0] = 1e30
+    assert np.isfinite(model.predict_proba(data)).all()
 
 
 def test_a_class_and_a_backbone_object_give_the_bits_of_their_names() -> None:

@@ -8,6 +8,7 @@ from canet.data.graph import Graph
 from canet.errors import InputError
 from canet.methods import BACKBONES, METHODS, Method
 from canet.models import FittedNetwork
+from canet.models.base import Reader
 from canet.nn.model import Prediction
 from canet.reading.prepared import PreparedGraph
 
@@ -31,7 +32,7 @@ def make(name: str, backbone: str) -> Method:
 
 
 def forward(method: Method, own: Graph, nodes: Tensor | None = None) -> Prediction:
-    return FittedNetwork(method, "").read(PreparedGraph(own), nodes)
+    return Reader(FittedNetwork(method, ""), PreparedGraph(own)).read(nodes)
 
 
 def assert_close(found: Tensor, expected: Tensor) -> None:

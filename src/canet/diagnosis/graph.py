@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -200,7 +200,7 @@ def read_graph(
     assert own.edge_index is not None
     if graph is None:
         graph = components(own.edge_index, n, own.edge_weight)
-    found, x = fitted.read(prepared), to_matrix(own.x)
+    found, x = replace(reader, graph=prepared).read(), to_matrix(own.x)
     return DiagnosedGraph(
         fitted=fitted,
         prepared=prepared,

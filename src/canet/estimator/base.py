@@ -68,7 +68,7 @@ class BaseClassifier(ClassifierMixin, BaseEstimator):
         A path, a pair of tables, a networkx graph and a graph store are read. Unless `in_memory`,
         features and edges of a store stay on disk. A graph from `canet.read_graph` whose columns
         were encoded differently is read again from its source. A PyG `Data` of arrays is returned
-        unchanged.
+        unchanged, unless the model was trained on tables, whose encoding it lacks.
         """
         check_is_fitted(self)
         if is_graph(data) and in_memory and "csr" in data:
@@ -81,8 +81,14 @@ class BaseClassifier(ClassifierMixin, BaseEstimator):
         else:
             given = read_columns(data, self.read_options(), self.encoding_, in_memory)
         encoding = given.get("encoding")
-        if encoding is None or encoding == self.encoding_:
+        if encoding == self.encoding_:
             return given
+        if encoding is None:
+            raise InputError(
+                "the model was trained on tables, and this graph does not say how its columns were "
+                "encoded: pass its folder or tables, or the result of canet.read_graph(..., "
+                "encoding=model.encoding_)"
+            )
         if self.encoding_ is None:
             raise InputError(
                 "the model was trained on arrays, but this graph was read from tables: pass a Data "
@@ -126,7 +132,8 @@ class BaseClassifier(ClassifierMixin, BaseEstimator):
                 "same order"
             )
         self._warn_constant(graph)
-        return Reader(self.fitted_, PreparedGraph.of(graph), opened.get("y"))
+        columns = () if self.encoding_ is None else self.encoding_.names
+        return Reader(self.fitted_, PreparedGraph.of(graph), opened.get("y"), columns)
 
     def _warn_constant(self, graph: Graph) -> None:
         """Warn once of columns that are empty or constant in a graph, but not in training."""

@@ -167,11 +167,15 @@ class Fitted(ABC):
 
 @dataclass(eq=False)
 class Reader:
-    """A trained model on one graph, which is checked and normalised once for all predictions."""
+    """A trained model on one graph, which is checked and normalised once for all predictions.
+
+    Logits that are not finite, from numbers far outside the range of training, are an error.
+    """
 
     model: Fitted
     graph: PreparedGraph
     y: object = None  # labels of the graph as passed by the user
+    columns: Sequence[str] = ()  # names of the features, if they have names
 
     @property
     def data(self) -> Graph:
@@ -179,11 +183,34 @@ class Reader:
 
     def read(self, nodes: Tensor | None = None) -> Prediction:
         """Predict all nodes, or the nodes with ids $[n]$; see `Fitted.read`."""
-        return self.model.read(self.graph, nodes)
+        return self._checked(self.model.read(self.graph, nodes))
 
     def parts(self, nodes: Tensor | None = None) -> Iterator[Piece]:
         """Predict as `read`, some nodes at a time; see `Fitted.parts`."""
-        return self.model.parts(self.graph, nodes)
+        for rows, found in self.model.parts(self.graph, nodes):
+            yield rows, self._checked(found)
+
+    def _checked(self, found: Prediction) -> Prediction:
+        """Return a prediction, or name the largest feature if it is not finite."""
+        if found.logits.isfinite().all():
+            return found
+        x = self.data.x
+        is_sparse = x.layout == torch.sparse_csr
+        values = x.values() if is_sparse else x.flatten()
+        at = max(int(values.argmin()), int(values.argmax()), key=lambda i: abs(float(values[i])))
+        row, column = divmod(at, x.shape[1])
+        if is_sparse:
+            row = int(torch.searchsorted(x.crow_indices(), at, right=True)) - 1
+            column = int(x.col_indices()[at])
+        name, (node,) = (
+            self.columns[column] if self.columns else column,
+            self.data.names(np.array([row])),
+        )
+        raise InputError(
+            f"the predictions are not finite: node '{node}' has the value {float(values[at]):.4g} "
+            f"in column '{name}', the largest in the graph: correct it, or scale the columns as "
+            "for training"
+        )
 
 
 class Learner(ABC):

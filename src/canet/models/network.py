@@ -75,11 +75,6 @@ class FittedNetwork(Fitted):
         sizes, scaling = (model.operators, model.num_layers), self.method.settings.scaling
         fields = GraphFields(graph, *sizes, device, scaling, is_kept=False)
         for rows, found in fields.predict(model, nodes):
-            if not found.logits.isfinite().all():
-                raise InputError(
-                    "the predictions are not finite, because features are far outside the range of "
-                    "the training data: scale them in the same way as for training"
-                )
             logits, embedding = found.logits.cpu(), found.representation.cpu()
             yield rows, Prediction(logits, embedding, found.environments)
 

@@ -53,6 +53,7 @@ def sampled_part(
         edge_index=torch.searchsorted(ids, torch.cat(edges, dim=1)),
         batch=torch.zeros_like(ids),
         edge_weight=torch.cat(weights).float(),
+        node_id=graph.data.names(ids.numpy()),
     )
     rows = torch.searchsorted(ids, typical)
     return PreparedGraph(part, typical=rows, degree=csr.degree(ids)), ids
