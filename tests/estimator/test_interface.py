@@ -113,10 +113,38 @@ def test_a_prediction_that_is_not_finite_names_column_and_node(method: str, tmp_
     store = canet.GraphStore(tmp_path / "store")
     for graph in (data, sparse, store):
         for read in (model.predict, model.predict_proba, lambda g: canet.diagnose(model, g)):
-            with pytest.raises(canet.InputError, match=r"'n7'.*'0'"):
+            with pytest.raises(canet.InputError, match=r"'0'.*'n7'"):
                 read(graph)
     data.x[7, 0] = 1e30
     assert np.isfinite(model.predict_proba(data)).all()
+
+
+def test_a_frame_has_the_ids_the_classes_and_the_probabilities(
+    model: canet.NodeClassifier, february: Path
+) -> None:
+    pytest.importorskip("pandas")
+    for nodes in (None, ["n7", "n3"]):
+        for how in ({}, {"calibrated": True}, {"threshold": 0.9}):
+            calibrated = {name: how[name] for name in how if name == "calibrated"}
+            frame = model.predict(february, nodes, as_frame=True, **how)
+            probabilities = model.predict_proba(february, nodes, **calibrated)
+            assert frame.index.tolist() == (nodes or [f"n{i}" for i in range(40)])
+            assert frame.prediction.tolist() == model.predict(february, nodes, **how).tolist()
+            assert frame.columns.tolist()[1:] == ["probability_a", "probability_b"]
+            np.testing.assert_array_equal(frame.iloc[:, 1:], probabilities)
+            log = model.predict_log_proba(february, nodes, **calibrated)
+            np.testing.assert_allclose(np.exp(log), probabilities, rtol=1e-12)
+    arrays = small_user_graph()
+    assert small().fit(arrays).predict(arrays, [5, 2], as_frame=True).index.tolist() == [5, 2]
+
+
+def test_log_probabilities_are_finite_where_probabilities_are_zero(
+    model: canet.NodeClassifier, february: Path
+) -> None:
+    data = canet.read_graph(february, encoding=model.encoding_)
+    data.x *= 1e6
+    assert (model.predict_proba(data) == 0).any()
+    assert np.isfinite(model.predict_log_proba(data)).all()
 
 
 def test_a_class_and_a_backbone_object_give_the_bits_of_their_names() -> None:

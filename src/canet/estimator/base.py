@@ -85,9 +85,8 @@ class BaseClassifier(ClassifierMixin, BaseEstimator):
             return given
         if encoding is None:
             raise InputError(
-                "the model was trained on tables, and this graph does not say how its columns were "
-                "encoded: pass its folder or tables, or the result of canet.read_graph(..., "
-                "encoding=model.encoding_)"
+                "the model was trained on tables, but this graph has no encoding: pass a folder or "
+                "tables, or the result of canet.read_graph(..., encoding=model.encoding_)"
             )
         if self.encoding_ is None:
             raise InputError(
@@ -183,7 +182,8 @@ class BaseClassifier(ClassifierMixin, BaseEstimator):
         batch: Column | None = None,
         threshold: Threshold | None = None,
         calibrated: bool = False,
-    ) -> np.ndarray:
+        as_frame: bool = False,
+    ) -> Any:
         """Return the most likely class $[n]$ of each node.
 
         Args:
@@ -198,15 +198,33 @@ class BaseClassifier(ClassifierMixin, BaseEstimator):
                 which a node is assigned to it. None: 0.5. `best`: the threshold with the best F1 of
                 this class on the validation nodes.
             calibrated: Whether to use the calibrated probabilities of `predict_proba`.
+            as_frame: Whether to return a pandas DataFrame: the ids of the nodes as index, and the
+                columns `prediction` and `probability_CLASS` for each class.
         """
 
-        def classes(found: Prediction) -> np.ndarray:
-            probabilities = self.probabilities(found.logits, calibrated)
+        def classes(probabilities: np.ndarray) -> np.ndarray:
             return self.calibration_.choose_classes(probabilities, threshold, calibrated)
 
-        chosen = self._collect(data, nodes, batch, classes)
+        reader = self.prepare(data, batch)
+        if not as_frame:
+            chosen = self._collect(
+                reader, nodes, None, lambda one: classes(self.probabilities(one.logits, calibrated))
+            )
+            self.warn_many(chosen, threshold, calibrated)
+            return self.classes_[chosen]
+        from pandas import DataFrame, Index
+
+        probabilities = self.predict_proba(reader, nodes, calibrated=calibrated)
+        chosen = classes(probabilities)
         self.warn_many(chosen, threshold, calibrated)
-        return self.classes_[chosen]
+        rows = np.arange(reader.data.num_nodes) if nodes is None else reader.data.rows(nodes)
+        ids = Index(reader.data.names(np.asarray(rows)), name="id")
+        return DataFrame(self.columns_of(probabilities, chosen), index=ids)
+
+    def columns_of(self, probabilities: np.ndarray, chosen: np.ndarray) -> dict[str, np.ndarray]:
+        """Return predictions as columns, for probabilities $[n, C]$ and chosen class ids $[n]$."""
+        shares = {f"probability_{c}": probabilities[:, i] for i, c in enumerate(self.classes_)}
+        return {"prediction": self.classes_[chosen]} | shares
 
     def warn_many(self, chosen: np.ndarray, threshold: Threshold | None, calibrated: bool) -> None:
         """Warn if the rarer class is chosen $[n]$ for twice the share of the validation nodes."""
@@ -241,12 +259,27 @@ class BaseClassifier(ClassifierMixin, BaseEstimator):
             data, nodes, batch, lambda found: self.probabilities(found.logits, calibrated)
         )
 
+    def predict_log_proba(
+        self,
+        data: GraphLike | Reader,
+        nodes: NodeSet | None = None,
+        batch: Column | None = None,
+        calibrated: bool = False,
+    ) -> np.ndarray:
+        """Return the logarithms of the probabilities $[n, C]$; arguments as `predict_proba`."""
+
+        def values(found: Prediction) -> np.ndarray:
+            return self._calibrated(found.logits, calibrated).log_softmax(dim=1).numpy()
+
+        return self._collect(data, nodes, batch, values)
+
     def probabilities(self, logits: torch.Tensor, calibrated: bool = False) -> np.ndarray:
         """Return the probability of each class $[n, C]$ for logits $[n, C]$ of the model."""
+        return self._calibrated(logits, calibrated).softmax(dim=1).numpy()
+
+    def _calibrated(self, logits: torch.Tensor, calibrated: bool) -> torch.Tensor:
         logits = logits.double()
-        if calibrated:
-            logits = torch.from_numpy(self.calibration_.apply(logits.numpy()))
-        return logits.softmax(dim=1).numpy()
+        return torch.from_numpy(self.calibration_.apply(logits.numpy())) if calibrated else logits
 
     def decision_function(
         self, data: GraphLike | Reader, nodes: NodeSet | None = None, batch: Column | None = None

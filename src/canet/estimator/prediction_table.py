@@ -59,8 +59,7 @@ def write_predictions(
             ids = where if rows is None else rows[where]
             probabilities = model.probabilities(found.logits, calibrated)
             chosen = calibration.choose_classes(probabilities, threshold, calibrated)
-            table = {"id": graph.names(ids.numpy()), "prediction": model.classes_[chosen]}
-            table |= {f"probability_{c}": probabilities[:, i] for i, c in enumerate(model.classes_)}
+            table = {"id": graph.names(ids.numpy())} | model.columns_of(probabilities, chosen)
             if model.reference_ is not None:
                 table["novelty_score"] = model.reference_.novelty_score(
                     found.representation

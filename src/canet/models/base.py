@@ -167,10 +167,7 @@ class Fitted(ABC):
 
 @dataclass(eq=False)
 class Reader:
-    """A trained model on one graph, which is checked and normalised once for all predictions.
-
-    Logits that are not finite, from numbers far outside the range of training, are an error.
-    """
+    """A trained model on one graph, checked and normalised once for all predictions."""
 
     model: Fitted
     graph: PreparedGraph
@@ -191,7 +188,7 @@ class Reader:
             yield rows, self._checked(found)
 
     def _checked(self, found: Prediction) -> Prediction:
-        """Return a prediction, or name the largest feature if it is not finite."""
+        """Return a finite prediction; otherwise raise an error that names the largest feature."""
         if found.logits.isfinite().all():
             return found
         x = self.data.x
@@ -202,14 +199,11 @@ class Reader:
         if is_sparse:
             row = int(torch.searchsorted(x.crow_indices(), at, right=True)) - 1
             column = int(x.col_indices()[at])
-        name, (node,) = (
-            self.columns[column] if self.columns else column,
-            self.data.names(np.array([row])),
-        )
+        name = self.columns[column] if self.columns else column
+        (node,) = self.data.names(np.array([row]))
         raise InputError(
-            f"the predictions are not finite: node '{node}' has the value {float(values[at]):.4g} "
-            f"in column '{name}', the largest in the graph: correct it, or scale the columns as "
-            "for training"
+            f"the predictions are not finite; the largest number is {float(values[at]):.4g} in "
+            f"column '{name}' of node '{node}': correct it, or scale the column as for training"
         )
 
 

@@ -12,19 +12,14 @@ from canet.util.sparse import Matrix, to_matrix
 Change: TypeAlias = Callable[[np.ndarray], Tensor]  # donors $[N]$ → logits $[n, C]$
 Replacing: TypeAlias = Callable[[np.ndarray], Change]
 """Numbers of columns → logits with these columns of donors; see `Fitted.replacing`."""
+Share: TypeAlias = Callable[[Matrix, np.ndarray], Any]
 
 
-def replacing_in(
-    x: Matrix,
-    whole: Any,
-    share: Callable[[Matrix, np.ndarray], Any],
-    read: Callable[[Any], Tensor],
-) -> Replacing:
+def replacing_in(x: Matrix, whole: Any, share: Share, read: Callable[[Any], Tensor]) -> Replacing:
     """Replace columns of features x $[N, D]$ for a model that reads a sum over these columns.
 
-    `whole` is this sum, a matrix or tensor. `share` returns the part of it that comes from values
-    $[N, d]$ of some columns $[d]$; only this part is computed again. `read` predicts with another
-    sum.
+    `whole` is this sum. `share` returns the part of it that comes from values $[N, d]$ of columns
+    $[d]$. Only this part is computed again. `read` predicts with another sum.
     """
 
     def change_of(columns: np.ndarray) -> Change:

@@ -52,9 +52,7 @@ class TreeSettings(TabularSettings):
     learning_rate: float = setting(0.1, "weight of each tree", above=0, search=(0.03, 0.1, 0.3))
     max_trees: int = setting(100, "largest number of trees for each class", minimum=1)
     rounded: bool = setting(
-        True,
-        "round the columns to 20 bits, after sums in double precision, so that the predictions do "
-        "not depend on the order of nodes and edges",
+        True, "round columns to 20 bits: predictions do not depend on the order of nodes and edges"
     )
 
 
@@ -94,13 +92,8 @@ class FittedTrees(Fitted):
         self.sizes = num_features, len(baseline)
 
     def read(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Prediction:
-        columns = Columns(
-            graph,
-            self.settings,
-            components=self.components,
-            marks=self.marks,
-            rounded=self.settings.rounded,
-        )
+        how: dict[str, Any] = {"components": self.components, "marks": self.marks}
+        columns = Columns(graph, self.settings, **how, rounded=self.settings.rounded)
         return Prediction(columns.logits(nodes, len(self.baseline), self._logits))
 
     def replacing(self, graph: PreparedGraph, nodes: Tensor) -> Replacing:
@@ -143,8 +136,8 @@ class FittedTrees(Fitted):
 
     @classmethod
     def restore(cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
-        older = TreeSettings(rounded=False)  # the first models do not have this setting
-        settings = override(older, entry(about, "settings", dict))
+        # The first models do not have the setting `rounded`.
+        settings = override(TreeSettings(rounded=False), entry(about, "settings", dict))
         names = ("baseline", "starts", "classes", *FIELDS)
         parts = {name: entry(tensors, name, Tensor) for name in names}
         marks = entry(tensors, "marks", Tensor)

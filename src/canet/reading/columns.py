@@ -42,9 +42,8 @@ class Columns:
     """The columns of a graph in memory or on disk, for some nodes at a time.
 
     With `neighbours` these are the features x, the mean of the neighbours, the mean of their means,
-    and log(1 + degree); models on the same graph share them. On disk, columns of neighbours are
-    scaled by their means and deviations over as many nodes as `MAX_NUMBERS` allows, chosen at
-    random.
+    and log(1 + degree); models on the same graph share them. On disk, means and deviations of
+    neighbour columns are those of random nodes: of all nodes, if `MAX_NUMBERS` allows it.
 
     Args:
         graph: The graph.
@@ -72,7 +71,8 @@ class Columns:
         self._device, self._check, self._components = device, check, components
         has_marks = components is None and marks is not None and marks.numel() > 0
         self._marks = marks if has_marks else None
-        self._rounded = rounded
+        self._rounded, self._sums = rounded, torch.double if rounded else torch.float
+        self._width = int((graph.data.x if components is None else components.T).shape[1])
 
     def prepare(self, nodes: Sequence[Tensor]) -> None:
         """Compute the columns of nodes at once that `rows` returns later."""
@@ -123,7 +123,7 @@ class Columns:
         if self._components is not None:
             graph = graph.with_features(self._project(x))
         self._check()
-        graph = with_neighbours(graph, self._rounded) if self._neighbours else graph
+        graph = with_neighbours(graph, self._sums) if self._neighbours else graph
         self._check()
         columns = self._finished(graph.features(self._scaling), x.to_dense)
         place = self._device if has_room(bytes_of(columns), self._device) else CPU
@@ -158,11 +158,6 @@ class Columns:
         return columns, at
 
     @property
-    def _width(self) -> int:
-        parts = self._graph.data.x if self._components is None else self._components.T
-        return int(parts.shape[1])
-
-    @property
     def _num_columns(self) -> int:
         return 3 * self._width + 1 if self._neighbours else self._width
 
@@ -177,8 +172,8 @@ class Columns:
             return self._project(as_dense(reader.rows(ids)))
 
         pieces = Pieces(graph, 1, nodes)
-        for ids, near, far in pieces.means(mean, rows, self._width, self._rounded):
-            degree = _log_degree(graph.degree(ids), self._rounded)
+        for ids, near, far in pieces.means(mean, rows, self._width, self._sums):
+            degree = _log_degree(graph.degree(ids), self._sums)
             yield ids, torch.cat([rows(ids), near, far, degree], dim=1)
 
     def _scaled(self, raw: Tensor, nodes: Tensor) -> Features:
@@ -194,10 +189,9 @@ class Columns:
         """Return features as they are or, if there are components, projected on these."""
         if self._components is None:
             return x
-        kind = torch.double if self._rounded else torch.float
-        weight = self._components.T.to(x.device, kind)
+        weight = self._components.T.to(x.device, self._sums)
         parts = [x] if x.layout == torch.sparse_csr else x.split(ROWS_AT_ONCE)
-        return torch.cat([(part.to(kind) @ weight).float() for part in parts])
+        return torch.cat([(part.to(self._sums) @ weight).float() for part in parts])
 
     @cached_property
     def _sample(self) -> Tensor:
@@ -220,33 +214,33 @@ class Columns:
         return None if mask is None else mask[nodes].long()
 
 
-def with_neighbours(graph: PreparedGraph, rounded: bool = False) -> PreparedGraph:
+def with_neighbours(graph: PreparedGraph, sums: torch.dtype = torch.float) -> PreparedGraph:
     """Return a graph in memory with columns of neighbours; see `Columns`. It is computed once.
 
-    Sparse features stay sparse, unless they are `rounded` later.
+    Sparse features stay sparse, unless the type of `sums` is double.
     """
-    if rounded not in graph.neighbours:
+    if sums not in graph.neighbours:
         mean = Operator("mean")
         matrix, x = graph.normalised([mean]).block.matrices[mean], graph.data.x
         known = graph.known_degree
-        degree = _log_degree(matrix.pattern.rowptr.diff() if known is None else known, rounded)
-        if x.layout == torch.sparse_csr and not rounded:
+        degree = _log_degree(matrix.pattern.rowptr.diff() if known is None else known, sums)
+        if x.layout == torch.sparse_csr and sums == torch.float:
             adjacency, columns = to_scipy(matrix.as_torch), [to_scipy(x)]
             columns += [adjacency @ columns[-1]]
             columns += [adjacency @ columns[-1], sp.csr_matrix(degree.numpy())]
             joined = from_scipy(sp.hstack(columns).tocsr())
         else:
             x = x.to_dense()
-            near = neighbour_means(matrix, x, rounded)
-            far = neighbour_means(matrix, near, rounded)
+            near = neighbour_means(matrix, x, sums)
+            far = neighbour_means(matrix, near, sums)
             joined = torch.cat([x, near, far, degree.to(x.dtype)], dim=1)
-        graph.neighbours[rounded] = graph.with_features(joined)
-    return graph.neighbours[rounded]
+        graph.neighbours[sums] = graph.with_features(joined)
+    return graph.neighbours[sums]
 
 
-def _log_degree(degree: Tensor, rounded: bool) -> Tensor:
+def _log_degree(degree: Tensor, kind: torch.dtype) -> Tensor:
     r"""Return $\log(1 + d)$ $[n, 1]$ for degrees d $[n]$."""
-    return degree.to(torch.double if rounded else torch.float).log1p().float()[:, None]
+    return degree.to(kind).log1p().float()[:, None]
 
 
 def _rounded(columns: Tensor) -> Tensor:

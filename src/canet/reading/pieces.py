@@ -80,12 +80,12 @@ class Pieces:
 
     @torch.no_grad()
     def means(
-        self, mean: Operator, rows: Rows, width: int, in_double: bool
+        self, mean: Operator, rows: Rows, width: int, sums: torch.dtype
     ) -> Iterator[tuple[Tensor, ...]]:
         """Yield ids $[n]$, ascending, the means of their neighbours, and the means of these.
 
-        `rows` returns dense features $[n, D]$ of this width D on the device of the graph;
-        `in_double` as for `neighbour_means`.
+        `rows` returns dense features $[n, D]$ of this width D on the device of the graph. `sums` is
+        the type of their sums.
         """
         states = _States(self._needed[0], self._graph)
         num_edges = max(1, EDGES_AT_ONCE[self._graph.device.type] * WIDTH // max(WIDTH, width))
@@ -93,11 +93,11 @@ class Pieces:
             field = self._graph.sampled_field(ids, [-1])
             x = rows(field.nodes)
             assert isinstance(x, Tensor)
-            states.write(ids, neighbour_means(field.blocks[0].matrices[mean], x, in_double))
+            states.write(ids, neighbour_means(field.blocks[0].matrices[mean], x, sums))
         for ids in self._graph.pieces(self._needed[1], num_edges):
             field = self._graph.sampled_field(ids, [-1])
             near = states.read(field.nodes).to(self._graph.device)
-            far = neighbour_means(field.blocks[0].matrices[mean], near, in_double)
+            far = neighbour_means(field.blocks[0].matrices[mean], near, sums)
             yield ids, near[: ids.numel()], far
 
     def _inputs(self, model: GraphModel, rows: Rows) -> "Iterator[tuple[_States, Tensor | None]]":
@@ -146,11 +146,9 @@ class Pieces:
         return total
 
 
-def neighbour_means(matrix: SparseMatrix, x: Tensor, in_double: bool) -> Tensor:
-    """Return $A x$; sums `in_double` precision hardly depend on the order of the neighbours."""
-    if not in_double:
-        return multiply(matrix, x)
-    return multiply(matrix.to(x.device, torch.double), x.double()).to(x.dtype)
+def neighbour_means(matrix: SparseMatrix, x: Tensor, sums: torch.dtype) -> Tensor:
+    """Return $A x$; with `sums` of doubles, the order of the neighbours hardly matters."""
+    return multiply(matrix.to(x.device, sums), x.to(sums)).to(x.dtype)
 
 
 class _States:

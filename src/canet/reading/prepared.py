@@ -52,7 +52,7 @@ class PreparedGraph:
         self._pinned: dict[int, Tensor] = {}
         self._features: dict[Scaling, Features] = {}
         self._scalers: dict[tuple[Scaling, torch.device], Scaler] = {}
-        self.neighbours: dict[bool, PreparedGraph] = {}
+        self.neighbours: dict[torch.dtype, PreparedGraph] = {}
         self.neighbour_rows: tuple[Tensor, Tensor, object] | None = None
 
     @classmethod

@@ -156,3 +156,12 @@ def test_statistics_of_a_small_graph_are_correct() -> None:
     found = edge_statistics(np.empty((2, 0), dtype=np.int64), 3)
     assert found.reverse_share is None
     assert (found.components, found.isolated, found.degree_max) == (3, 3, 0)
+
+
+def test_a_notebook_shows_the_report_as_tables(tmp_path: Path) -> None:
+    nodes = NODES.replace("blue", "<b>\x1b[31m")
+    page = inspect_graph(write_folder(tmp_path, nodes), **ROLES)._repr_html_()
+    assert page.count("<table>") == 3
+    assert page.count("<td") == page.count("</td>") > 20
+    assert "&lt;b&gt;" in page
+    assert "\x1b" not in page

@@ -24,6 +24,7 @@ from canet.data.labels import check_labels, label_notes
 from canet.data.raw_graph import MASKS, RawGraph
 from canet.errors import InputError, check_name, listed, printable
 from canet.util.console import table_text
+from canet.util.rendering import environment
 from canet.util.sparse import adjacency, select_rows, to_scipy
 
 MAX_ROWS = 20  # rows of a table in the terminal
@@ -70,6 +71,11 @@ class Inspection:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        """Show the report in a notebook."""
+        templates = environment(Path(__file__).parent, printable=printable)
+        return templates.get_template("inspection.html.jinja").render(found=self)
+
     def lines(self) -> list[str]:
         """Return all lines of the report except the tables."""
         e = self.edges
@@ -111,7 +117,7 @@ class Inspection:
 
 
 def inspect_graph(source: object, edges: object = None, **arguments: Any) -> Inspection:
-    """Describe a graph and its likely problems, even if it is invalid: `print` the result.
+    """Describe a graph and its likely problems, even if it is invalid: `print` or show the result.
 
     Args:
         source, edges: As for `canet.read_graph`.
