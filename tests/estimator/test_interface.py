@@ -84,9 +84,9 @@ def test_changed_features_are_not_silently_replaced(
 
 
 def test_a_model_of_tables_rejects_values_that_are_not_encoded(
-    model: canet.NodeClassifier, february: Path
+    model: canet.NodeClassifier, january: Path
 ) -> None:
-    data = canet.read_graph(february, encoding=model.encoding_)
+    data = canet.read_graph(january, encoding=model.encoding_)
     part = Data(x=data.x[:20], edge_index=data.edge_index[:, :0], encoding=data.encoding)
     assert len(model.predict(part)) == 20
     assert len(model.predict(data.clone())) == 40
@@ -120,28 +120,28 @@ def test_a_prediction_that_is_not_finite_names_column_and_node(method: str, tmp_
 
 
 def test_a_frame_has_the_ids_the_classes_and_the_probabilities(
-    model: canet.NodeClassifier, february: Path
+    model: canet.NodeClassifier, january: Path
 ) -> None:
     pytest.importorskip("pandas")
     for nodes in (None, ["n7", "n3"]):
         for how in ({}, {"calibrated": True}, {"threshold": 0.9}):
             calibrated = {name: how[name] for name in how if name == "calibrated"}
-            frame = model.predict(february, nodes, as_frame=True, **how)
-            probabilities = model.predict_proba(february, nodes, **calibrated)
+            frame = model.predict(january, nodes, as_frame=True, **how)
+            probabilities = model.predict_proba(january, nodes, **calibrated)
             assert frame.index.tolist() == (nodes or [f"n{i}" for i in range(40)])
-            assert frame.prediction.tolist() == model.predict(february, nodes, **how).tolist()
+            assert frame.prediction.tolist() == model.predict(january, nodes, **how).tolist()
             assert frame.columns.tolist()[1:] == ["probability_a", "probability_b"]
             np.testing.assert_array_equal(frame.iloc[:, 1:], probabilities)
-            log = model.predict_log_proba(february, nodes, **calibrated)
+            log = model.predict_log_proba(january, nodes, **calibrated)
             np.testing.assert_allclose(np.exp(log), probabilities, rtol=1e-12)
     arrays = small_user_graph()
     assert small().fit(arrays).predict(arrays, [5, 2], as_frame=True).index.tolist() == [5, 2]
 
 
 def test_log_probabilities_are_finite_where_probabilities_are_zero(
-    model: canet.NodeClassifier, february: Path
+    model: canet.NodeClassifier, january: Path
 ) -> None:
-    data = canet.read_graph(february, encoding=model.encoding_)
+    data = canet.read_graph(january, encoding=model.encoding_)
     data.x *= 1e6
     assert (model.predict_proba(data) == 0).any()
     assert np.isfinite(model.predict_log_proba(data)).all()
