@@ -49,8 +49,6 @@ MAX_SIZE = 2**31  # of a saved model
 SCORE_LINE = "%s, seed %d: validation score %.4f"  # that a finished training logs
 WORK_FOLDER = ".work"  # folder of what an unfinished run has finished
 State = tuple[dict[str, Any], dict[str, Tensor]]  # a model as JSON and as named tensors
-
-
 KINDS: "dict[str, type[Fitted]]" = {}  # kind of a saved model → its class
 
 
@@ -188,22 +186,18 @@ class Reader:
             yield rows, self._checked(found)
 
     def _checked(self, found: Prediction) -> Prediction:
-        """Return a finite prediction; otherwise raise an error that names the largest feature."""
+        """Return a prediction, or name the largest feature if it is not finite."""
         if found.logits.isfinite().all():
             return found
-        x = self.data.x
-        is_sparse = x.layout == torch.sparse_csr
-        values = x.values() if is_sparse else x.flatten()
-        at = max(int(values.argmin()), int(values.argmax()), key=lambda i: abs(float(values[i])))
-        row, column = divmod(at, x.shape[1])
-        if is_sparse:
-            row = int(torch.searchsorted(x.crow_indices(), at, right=True)) - 1
-            column = int(x.col_indices()[at])
+        x = to_matrix(self.data.x)
+        extremes = [divmod(int(i), x.shape[1]) for i in (x.argmin(), x.argmax())]
+        row, column = max(extremes, key=lambda place: abs(x[place]))
+        node = self.data.names(np.array([row]))[0]
         name = self.columns[column] if self.columns else column
-        (node,) = self.data.names(np.array([row]))
         raise InputError(
-            f"the predictions are not finite; the largest number is {float(values[at]):.4g} in "
-            f"column '{name}' of node '{node}': correct it, or scale the column as for training"
+            f"the predictions are not finite: node '{node}' has the value {x[row, column]:.4g} in "
+            f"column '{name}', the largest in the graph: correct it, or scale the columns as for "
+            "training"
         )
 
 
