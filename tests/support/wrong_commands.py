@@ -60,7 +60,7 @@ COMMANDS = {
     "predict broken february --out p.csv": "weights",
     "predict model nowhere --out p.csv": "nowhere",
     "predict model arrays.npz --out p.csv": "age",
-    "predict model store --out p.csv": "6 features",
+    "predict model store --out p.csv": "encoding",
     "predict model february --out p.xlsx": ".parquet",
     "predict model february --out february/nodes.csv": "nodes.csv",
     "predict model february --out /proc/p.csv": "/proc",

@@ -359,7 +359,7 @@ CALLS: dict[str, tuple[Use, str]] = {
     "threshold of 3 classes": (lambda p: p.three.predict(small_user_graph(), threshold=0.5), "two"),
     "another reader": (lambda p: p.predict(p.three.prepare(small_user_graph())), "another model"),
     "predict tables": (lambda p: p.predict(frames()), "arrays"),
-    "predict no tables": (lambda p: p.tables.predict(graph()), "features"),
+    "predict no tables": (lambda p: p.tables.predict(graph()), "encoding"),
     "a missing column": (lambda p: p.tables.predict((frames()[0][["id"]], frames()[1])), "age"),
     "text for numbers": (lambda p: p.tables.predict(tables(age="old")), "age"),
     "score without labels": (lambda p: p.model.score(graph(y=None)), "label"),
