@@ -458,6 +458,18 @@ CALLS: dict[str, tuple[Use, str]] = {
     "no edges": (lambda _: linear().fit(graph(edge_index=EDGES[:, :0])), "no edges"),
     "an empty column": (lambda _: linear().fit(*tables(age=None), label="label"), "'age'"),
     "networkx weight": (lambda _: read(nx.karate_club_graph(), weight="wight"), "'weight'"),
+    "decimal commas": (lambda _: linear().fit(*tables(age="1,5"), label="label"), "decimal=','"),
+    "another separator": (lambda _: read("january", sep=";"), "sep=','"),
+    "an unknown decimal": (lambda _: read("january", decimal="x"), "decimal"),
+    "raw values": (
+        lambda p: p.tables.predict(graph(x=X.repeat(1, 9)[:, : p.tables.n_features_in_])),
+        "read_graph",
+    ),
+    "3e38": (lambda p: p.predict(x=torch.cat([X[:-1], X[-1:] * 0 + 3e38])), "3e+38"),
+    "own training nodes": (
+        lambda p: diagnose(p.model, graph(), graph(), repeats=1),
+        "training nodes",
+    ),
 }
 
 
