@@ -34,7 +34,7 @@ class Finding(NamedTuple):
 
     found: str
     step: str
-    verdict: str  # what it means for the use of the model
+    verdict: str = CHECK  # what it means for the use of the model
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,13 @@ class Evidence:
 
 def _about_score(model: ModelSummary, expected: ExpectedScore) -> Iterator[Finding]:
     name, actual, classes = METRICS[expected.metric].label, expected.actual, model.classes
-    if expected.renamed:
-        swaps = (
-            f"{classes[i]} were called {classes[j]}" for i, j in expected.renamed.names.items()
-        )
+    renamed = expected.renamed
+    if renamed:
+        swaps = (f"{classes[i]} were called {classes[j]}" for i, j in renamed.names.items())
         yield Finding(
             "The classes seem to be coded differently, or a column has the opposite meaning: "
-            f"accuracy would be {percent(expected.renamed.renamed_accuracy.value)} % instead of "
-            f"{percent(expected.renamed.accuracy.value)} % if {' and '.join(swaps)}.",
+            f"accuracy would be {percent(renamed.renamed_accuracy.value)} % instead of "
+            f"{percent(renamed.accuracy.value)} % if {' and '.join(swaps)}.",
             "Compare the codes of the classes, and the meaning of the columns, in both graphs.",
             STOP,
         )
@@ -92,7 +91,7 @@ def _about_score(model: ModelSummary, expected: ExpectedScore) -> Iterator[Findi
             "label better.",
             STOP,
         )
-    measured = None if expected.renamed else actual
+    measured = None if renamed else actual
     limit = expected.validation - LARGE_LOSS
     if measured and measured.high <= limit:
         yield Finding(
@@ -106,7 +105,6 @@ def _about_score(model: ModelSummary, expected: ExpectedScore) -> Iterator[Findi
             f"Cannot tell yet: {percent(measured.low)} to {percent(measured.high)} %. The limit is "
             f"{percent(limit)} %, {percent(LARGE_LOSS)} points below the validation nodes.",
             "Label more nodes, a random sample, or train again with those that have labels.",
-            CHECK,
         )
     if actual is None and expected.warns:
         signs = []
@@ -117,7 +115,7 @@ def _about_score(model: ModelSummary, expected: ExpectedScore) -> Iterator[Findi
         why = f": this model {' and '.join(signs)}" if signs else ""
         most = percent(expected.validation - expected.low)
         ends = f"from {percent(expected.validation)} to {percent(expected.low)} %"
-        yield Finding(f"It may lose up to {most} points, {ends}{why}.", MEASURE, CHECK)
+        yield Finding(f"It may lose up to {most} points, {ends}{why}.", MEASURE)
 
 
 def _about_input(evidence: Evidence, shift: Shift, renamed: bool) -> Iterator[Finding]:
@@ -127,7 +125,6 @@ def _about_input(evidence: Evidence, shift: Shift, renamed: bool) -> Iterator[Fi
             f"Predicts class {one.name} for {share}; it has {percent(one.training, 1)} % of the "
             "training labels.",
             MEASURE,
-            CHECK,
         )
     effects = {one.name.removeprefix("column "): one for one in evidence.reliance.features}
     lost = {name: effects[name] for name in effects if name in shift.constant}
@@ -143,16 +140,13 @@ def _about_input(evidence: Evidence, shift: Shift, renamed: bool) -> Iterator[Fi
     at_risk = [one.name for one in evidence.risks if one.is_at_risk]
     risky = [name for name in at_risk if name.removeprefix("column ") not in lost][:MAX_NAMED]
     if risky:
-        names, (them, have) = (
-            ", ".join(risky),
-            ("it", "has") if len(risky) == 1 else ("them", "have"),
-        )
+        names, is_one = ", ".join(risky), len(risky) == 1
+        them, have = ("it", "has") if is_one else ("them", "have")
         yield Finding(
             f"It relies on {names}, which {have} shifted.",
             f"Check {names}. If the shift is an error in the data, correct it. "
             f"Otherwise train a model without {them} (--without, in Python without=[...]), and "
             "compare the two models.",
-            CHECK,
         )
     late = [one.name for one in shift.shifted_columns if one.is_date and one.effect >= LATE_DATES]
     if late:
@@ -160,15 +154,13 @@ def _about_input(evidence: Evidence, shift: Shift, renamed: bool) -> Iterator[Fi
             f"The dates in {', '.join(late[:MAX_NAMED])} are not those of training. The model has "
             "not learnt what they mean.",
             "Train a model without them (--without, in Python without=[...]).",
-            CHECK,
         )
-    degrees = [part for part in shift.shifted_parts if part.name == "degrees"]
+    degrees = [part for part in shift.parts if part.name == "degrees" and part.has_shifted]
     if degrees and evidence.reliance.edges.is_relevant:
         yield Finding(
             f"It relies on the edges, and their number per node has changed from "
             f"{degrees[0].before:.3g} to {degrees[0].after:.3g}.",
             "Check the edges. If some are missing, add them.",
-            CHECK,
         )
     weaker = evidence.concept.weaker if evidence.concept and not renamed else []
     if weaker:
@@ -176,5 +168,4 @@ def _about_input(evidence: Evidence, shift: Shift, renamed: bool) -> Iterator[Fi
         yield Finding(
             f"{name[0].upper()}{name[1:]} predicts the label less well than in training.",
             f"Find out what has changed in {name}.",
-            CHECK,
         )

@@ -53,12 +53,8 @@ def column_shifts(before: Matrix, after: Matrix, names: Sequence[str]) -> list[C
     from scipy.stats import false_discovery_control
 
     sizes = before.shape[0], after.shape[0]
-    distances = [
-        _distance(first, second, sizes)
-        for (_, first), (_, second) in zip(
-            nonzero_entries(before), nonzero_entries(after), strict=True
-        )
-    ]
+    pairs = zip(nonzero_entries(before), nonzero_entries(after), strict=True)
+    distances = [_distance(first, second, sizes) for (_, first), (_, second) in pairs]
     effects, rates = np.array(distances).T
     corrected = false_discovery_control(_p_values(effects, rates, sizes))
     means = [moments(part)[0] for part in (before, after)]
@@ -144,8 +140,7 @@ def kolmogorov_smirnov(before: np.ndarray, after: np.ndarray) -> tuple[float, fl
 def _distance(before: np.ndarray, after: np.ndarray, sizes: tuple[int, int]) -> tuple[float, float]:
     """Kolmogorov-Smirnov distance of two samples, given their sizes and non-zero values.
 
-    Also returns the pooled rate of the highest value if there are at most two distinct values, else
-    NaN.
+    Also returns the pooled rate of the highest value; NaN if there are more than two values.
     """
     zeros = sizes[0] - before.size, sizes[1] - after.size
     values = np.unique(np.concatenate([before, after, np.zeros(int(any(zeros)), before.dtype)]))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from html import escape
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +41,11 @@ PAGE = ("reliance", "shift", "expected", "concept", "confidence", "environments"
 STUDY = "https://canet-dev.github.io/canet/results/diagnosis.html"
 ENDINGS = (".html", ".json", ".txt")  # endings of the files that `Diagnosis.save` writes
 QUANTITIES = {
-    "expected": "a new graph",
-    "expected_low": "a new graph",
-    "expected_high": "a new graph",
-    "validation": "a new graph",
+    **dict.fromkeys(("expected", "expected_low", "expected_high", "validation"), "a new graph"),
     "held_out": "a new graph, and method auto or held_out=True (--held-out)",
     "largest_class": "a new graph",
     "actual": "a new graph with labels",
-    "novel": "a new graph",
-    "shifted": "a new graph",
+    **dict.fromkeys(("novel", "shifted"), "a new graph"),
     "separable": "a new graph with enough nodes",
 }
 """Names of `Diagnosis.quantities`, and what they need."""
@@ -271,26 +268,20 @@ def diagnose(
     score = held_out_score(model, data) if held_out is True else held_out or None
     context = Context(model, graphs, column_names(model), score, repeats)
     moved = shift.compute(context)
-    effects = (
-        None
-        if moved is None
-        else np.array([one.effect for one in sorted(moved.columns, key=lambda one: one.number)])
-    )
+    effects = None
+    if moved is not None:
+        columns = sorted(moved.columns, key=lambda one: one.number)
+        effects = np.array([one.effect for one in columns])
     chosen = feature_blocks(model, blocks, effects)
-    passes = reliance.num_passes(len(chosen), repeats)
+    passes, done = reliance.num_passes(len(chosen), repeats), count()
     with Display(passes, unit="passes", quiet=not model.verbose) as display:
-        done = 0
-
-        def on_pass(text: str) -> None:
-            nonlocal done
-            display.update(done, text=text)
-            done += 1
-
         for graph in graphs.values():
             if graph.size[0] > graph.num_nodes:
                 how = "the diagnosis uses a random sample of its nodes and their neighbours"
                 display.say(f"the graph stays on disk: {how}")
-        context = replace(context, blocks=chosen, on_pass=on_pass)
+        context = replace(
+            context, blocks=chosen, on_pass=lambda text: display.update(next(done), text=text)
+        )
         results = {name: section.compute(context) for name, section in SECTIONS.items()}
     sizes = {name: graph.size for name, graph in graphs.items()}
     summary = ModelSummary(

@@ -36,7 +36,7 @@ class TwoSample:
 
 
 def two_sample_test(
-    first: Matrix, second: Matrix, seed: int = 0, nodes: np.ndarray | None = None
+    first: Matrix, second: Matrix, nodes: np.ndarray, seed: int = 0
 ) -> TwoSample | None:
     """Cross-validated AUC of gradient-boosted trees between two samples $[n, D]$ and $[m, D]$.
 
@@ -47,13 +47,12 @@ def two_sample_test(
     the correction of Nadeau and Bengio ("Inference for the generalization error", '03) for
     overlapping training sets.
 
-    A node can be part of both samples. `nodes` $[n + m]$ numbers the nodes of all rows (default:
-    `match_nodes`). All rows of a node are in the same fold; otherwise the classifier would learn a
-    node in one sample and be tested on it in the other. Folds run in as many threads as torch uses.
+    A node can be part of both samples. `nodes` $[n + m]$ numbers the nodes of all rows. All rows of
+    a node are in the same fold; otherwise the classifier would learn a node in one sample and be
+    tested on it in the other. Folds run in as many threads as torch uses.
 
-    Returns:
-        None if a sample has fewer than 20 rows, or if the AUC is significantly below 0.5. The
-        latter means that rows of the two samples depend on each other in an unknown way.
+    None if a sample has fewer than 20 rows, or if the AUC is significantly below 0.5: then rows of
+    the two samples depend on each other in an unknown way.
     """
     from joblib import Parallel, delayed
     from scipy.stats import norm
@@ -64,10 +63,7 @@ def two_sample_test(
     random = np.random.default_rng(seed)
     rows = [sample(part.shape[0], MAX_ROWS, random) for part in (first, second)]
     chosen = [part[ids] for part, ids in zip((first, second), rows, strict=True)]
-    if nodes is None:
-        nodes = match_nodes(*chosen)
-    else:
-        nodes = nodes[np.concatenate([rows[0], first.shape[0] + rows[1]])]
+    nodes = nodes[np.concatenate([rows[0], first.shape[0] + rows[1]])]
     x, fold = stacked(*chosen), _folds(nodes, random)
     if sp.issparse(x) and x.shape[1] <= MAX_COLUMNS:
         x = x.toarray()
@@ -124,8 +120,7 @@ def match_nodes(first: Matrix, second: Matrix) -> np.ndarray:
 def _classifier(x: Matrix, seed: int) -> Any:
     """Gradient-boosted trees, after a reduction to principal components if there are many columns.
 
-    The components are fitted on the training rows only, because they fit these rows better than
-    held-out rows.
+    They are fitted on the training rows only, because they fit these better than held-out rows.
     """
     from sklearn.decomposition import TruncatedSVD
     from sklearn.ensemble import HistGradientBoostingClassifier

@@ -65,9 +65,8 @@ def compute(context: Context) -> Concept | None:
         return None
     columns = _columns(samples[0][0])
     aucs = np.stack([_aucs(x, columns, y, enough) for x, y in samples])
-    return Concept(
-        _relations(context, columns, enough, aucs, sizes), (len(samples[0][1]), len(samples[1][1]))
-    )
+    relations = _relations(context, columns, enough, aucs, sizes)
+    return Concept(relations, (len(samples[0][1]), len(samples[1][1])))
 
 
 def _columns(x: Matrix) -> np.ndarray:

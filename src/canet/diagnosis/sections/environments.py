@@ -76,8 +76,7 @@ def environments(graph: DiagnosedGraph, classes: list[str], seed: int = 0) -> En
     for posterior in graph.posteriors:
         mode = posterior.argmax(axis=1)
         agreement = {
-            name: _agreement(mode[nodes], values[nodes], known[nodes])
-            for name, (values, known) in properties.items()
+            name: _agreement(mode[nodes], values[nodes]) for name, values in properties.items()
         }
         layers.append(
             Layer(
@@ -97,23 +96,15 @@ def distinguished(posterior: np.ndarray) -> float:
     return float(np.exp(max(0.0, information)))
 
 
-def _properties(graph: DiagnosedGraph) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Name → values $[N]$ of a node property, and mask $[N]$ of the nodes where it is known."""
-    every = np.ones(graph.num_nodes, dtype=bool)
-    properties = {
-        "label": (graph.y, graph.y >= 0),
-        "prediction": (graph.prediction, every),
-        "degree": (quartile(graph.degree), every),
-    }
+def _properties(graph: DiagnosedGraph) -> dict[str, np.ndarray]:
+    """Name → values $[N]$ of a node property, -1 if unknown; without constant properties."""
+    properties = {"label": graph.y, "prediction": graph.prediction}
+    properties["degree"] = quartile(graph.degree)
     if graph.environment is not None:
-        properties["given environment"] = (graph.environment, graph.environment >= 0)
+        properties["given environment"] = graph.environment
     if graph.time is not None:
-        properties["time"] = (quartile(graph.time), every)
-    return {
-        name: (values, known)
-        for name, (values, known) in properties.items()
-        if np.unique(values[known]).size > 1
-    }
+        properties["time"] = quartile(graph.time)
+    return {name: own for name, own in properties.items() if np.unique(own[own >= 0]).size > 1}
 
 
 def quartile(values: np.ndarray) -> np.ndarray:
@@ -121,11 +112,11 @@ def quartile(values: np.ndarray) -> np.ndarray:
     return np.searchsorted(np.quantile(values, [0.25, 0.5, 0.75]), values)
 
 
-def _agreement(mode: np.ndarray, values: np.ndarray, known: np.ndarray) -> float:
-    """Adjusted mutual information on the known nodes; 0 if one of them is constant."""
+def _agreement(mode: np.ndarray, values: np.ndarray) -> float:
+    """Adjusted mutual information where the values are known; 0 if one of them is constant."""
     from sklearn.metrics import adjusted_mutual_info_score
 
-    mode, values = mode[known], values[known]
+    mode, values = mode[values >= 0], values[values >= 0]
     if np.unique(mode).size < 2 or np.unique(values).size < 2:
         return 0.0
     return float(adjusted_mutual_info_score(values, mode))

@@ -85,10 +85,6 @@ class Shift:
     constant: Sequence[str] = ()  # columns that are empty or constant now, but not in training
 
     @property
-    def shifted_parts(self) -> list[Part]:
-        return [part for part in self.parts if part.has_shifted]
-
-    @property
     def shifted_columns(self) -> list[ColumnShift]:
         return [column for column in self.columns if column.has_shifted]
 
@@ -189,7 +185,7 @@ def _values(x: Matrix, number: int) -> np.ndarray:
 
 
 def _parts(before: Sample, after: Sample, nodes: np.ndarray, seed: int) -> Iterator[Part]:
-    if test := two_sample_test(before.x, after.x, seed, nodes=nodes):
+    if test := two_sample_test(before.x, after.x, nodes, seed):
         yield Part(FEATURES, test.effect, CLASSIFIER, test.p_value, auc=test.auc)
     effect, p_value = kolmogorov_smirnov(before.degree, after.degree)
     means = float(before.degree.mean()), float(after.degree.mean())
@@ -219,10 +215,7 @@ def _rates(name: str, before: np.ndarray, after: np.ndarray) -> Part:
 
 
 def class_shares(names: Sequence[object], counts: Sequence[np.ndarray]) -> list[ClassShare]:
-    """The shares of classes, from their numbers $[C]$ in the order of `ClassShare`.
-
-    Further classes, which the model does not know, are one.
-    """
+    """Shares of classes, from their numbers $[C]$ as in `ClassShare`; unknown classes are one."""
     named = [*map(str, names), *["other classes"] * (max(map(len, counts)) - len(names))]
     rows = [np.pad(one, (0, len(named) - len(one))) for one in counts]
     shares = np.stack([row / max(row.sum(), 1) for row in rows], axis=1).tolist()
