@@ -10,14 +10,13 @@ from canet.data.benchmarks.catalog import (
     file_status,
     load_task,
 )
-from canet.data.benchmarks.dataset import CENTRED_PER_GRAPH, GENERATORS, WITHOUT_SPURIOUS, Dataset
+from canet.data.benchmarks.dataset import CENTRED_PER_GRAPH, GENERATORS, WITHOUT_SPURIOUS
 
 __all__ = [
     "CENTRED_PER_GRAPH",
     "DATASETS",
     "GENERATORS",
     "WITHOUT_SPURIOUS",
-    "Dataset",
     "TaskDescription",
     "describe",
     "file_status",

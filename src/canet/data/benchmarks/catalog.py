@@ -1,7 +1,4 @@
-"""The catalogue of all data sets, and the function that loads them.
-
-Importing this file is fast; torch and the readers are imported when a data set is first used.
-"""
+"""All data sets by name; torch and the readers are imported when a data set is first used."""
 
 from __future__ import annotations
 
@@ -64,11 +61,7 @@ DATASETS = Catalogue(
 
 @dataclass(frozen=True)
 class TaskDescription:
-    """The description of a task that `canet datasets` shows.
-
-    `spurious` is the number of spurious columns, which are added to the features. `splits` maps the
-    name of each split to its size, and is empty unless the files are present.
-    """
+    """The description of a task that `canet datasets` shows."""
 
     name: str
     description: str
@@ -77,10 +70,10 @@ class TaskDescription:
     state: str
     statistics: Statistics
     domains: int
-    spurious: int
+    spurious: int  # number of spurious columns, which are added to the features
     protocols: tuple[str, ...]
     features: tuple[str, ...]
-    splits: dict[str, int]
+    splits: dict[str, int]  # name → size; empty unless the files are present
     files: list[FileStatus]
 
 
@@ -154,8 +147,5 @@ def describe(name: str, data_root: str | Path | None = None) -> TaskDescription:
     state = next((s for s in ("changed", "missing") if s in states), "present")
     found = load_task(name, data_root).splits() if state == "present" else {}
     splits = {split: nodes.numel() for split, nodes in found.items()}
-    counted = {"state": state, "splits": splits, "files": files}
-    facts: dict[str, Any] = {
-        f.name: getattr(dataset, f.name, None) for f in fields(TaskDescription)
-    }
-    return TaskDescription(**facts | counted)
+    facts: Any = {one.name: getattr(dataset, one.name, None) for one in fields(TaskDescription)}
+    return TaskDescription(**facts | {"state": state, "splits": splits, "files": files})

@@ -29,17 +29,12 @@ CENTRED_PER_GRAPH = "centred"
 
 
 class RawFile(NamedTuple):
-    """A published file.
+    """A published file."""
 
-    `path` is its path below a data root. `url` is the address of the file, or of a zip archive that
-    contains it under one of the names in `members`. A file without `url` is never downloaded. A
-    file without `sha256` is not verified.
-    """
-
-    path: str
-    url: str | None = None
-    sha256: str | None = None
-    members: tuple[str, ...] = ()
+    path: str  # below a data root
+    url: str | None = None  # of the file or of a zip archive; None: it is never downloaded
+    sha256: str | None = None  # None: it is not verified
+    members: tuple[str, ...] = ()  # names in the archive, one of which is the file
 
 
 def published_files(start: str) -> tuple[RawFile, ...]:
@@ -53,11 +48,7 @@ def published_files(start: str) -> tuple[RawFile, ...]:
 
 
 class Statistics(NamedTuple):
-    """Size of a graph.
-
-    For a task with domains: size of one domain without the spurious columns, where the two
-    directions of an edge count once.
-    """
+    """Size of a graph, or of one domain without spurious columns: both directions are one edge."""
 
     nodes: int
     edges: int
@@ -77,10 +68,7 @@ class Request(NamedTuple):
 
 
 class Dataset:
-    """Base class of the data sets: a subclass defines `load` and the attributes.
-
-    The attributes describe a task without loading it.
-    """
+    """Base class of the data sets: `load`, and what is known of a task without loading it."""
 
     name: ClassVar[str]  # name in the catalogue
     description: ClassVar[str]  # one line for listings
@@ -89,18 +77,14 @@ class Dataset:
     ood_sets: ClassVar[tuple[str, ...]]  # names of the OOD scores in results, such as `ood/ES`
     files: ClassVar[tuple[RawFile, ...]] = ()  # published files
     statistics: ClassVar[Statistics]  # of the published files
+    # Names of the protocols. The first is the default, to which `ood_sets` and `statistics` refer.
     protocols: ClassVar[tuple[str, ...]] = PROTOCOLS[:1]
-    """Names of the protocols. The first is the default, to which `ood_sets` and `statistics`
-    refer.
-    """
     generators: ClassVar[tuple[str, ...]] = GENERATORS[:1]  # generators of spurious columns
     features: ClassVar[tuple[str, ...]] = ()  # feature sets in addition to `original`
     domains: ClassVar[int] = 1  # number of copies of the graph
     spurious: ClassVar[int] = 0  # number of spurious columns that are added to the features
+    # Whether experiments repeat runs on one split, as is usual for large graphs, not on several.
     has_single_split: ClassVar[bool] = False
-    """Whether experiments repeat runs on one split, as is usual for large graphs, instead of using
-    several data seeds.
-    """
     quick_epochs: ClassVar[int] = 40  # epochs of a quick trial of an experiment
     shared_settings: ClassVar[Mapping[str, Any]] = {}  # settings of all methods on this task
 

@@ -61,14 +61,12 @@ class Elliptic(Dataset):
                     "the task once with its original features, which downloads them"
                 )
             files += (timed[0],)
+        raw = obtain(files, root)
         arrays = read_arrays(
-            self.name,
-            request,
-            obtain(files, root),
-            _parse,
-            lambda graph: graph["step"] <= NUM_ID_STEPS,
+            self.name, request, raw, _parse, lambda graph: graph["step"] <= NUM_ID_STEPS
         )
-        step, y = torch.from_numpy(arrays["step"]), torch.from_numpy(arrays["y"])
+        names = ("x", "edge_index", "y", "step")
+        x, edge_index, y, step = (torch.from_numpy(arrays[name]) for name in names)
 
         def labelled(steps: range) -> Tensor:
             return ((step >= steps.start) & (step < steps.stop) & (y >= 0)).nonzero().flatten()
@@ -79,12 +77,7 @@ class Elliptic(Dataset):
         return self.split_task(
             request,
             labelled(range(1, NUM_ID_STEPS + 1)),
-            data=Data(
-                x=torch.from_numpy(arrays["x"]),
-                edge_index=torch.from_numpy(arrays["edge_index"]),
-                y=y,
-                environment=step - 1,
-            ),
+            data=Data(x, edge_index, y=y, environment=step - 1),
             test_ood=named(OOD_STEPS),
             left_out=named(LEFT_OUT_STEPS),
             in_distribution=step <= NUM_ID_STEPS,
@@ -92,9 +85,7 @@ class Elliptic(Dataset):
         )
 
     def files_for(self, features: str | None) -> tuple[RawFile, ...]:
-        """Return the files that are read, except the file with the time steps for structural
-        features.
-        """
+        """Return the files that are read, except that of the time steps for structural features."""
         return self.files if features is None else (CLASSES, EDGES)
 
 

@@ -37,10 +37,9 @@ ALLOWED: dict[tuple[str, str], Any] = {
 
 
 class Planetoid(SpuriousDataset):
-    """A citation graph.
+    """A citation graph with bags of words, whose rows sum to one or are all zero.
 
-    Features are bags of words whose rows sum to one or are all zero. Edges have both directions,
-    without duplicates and self-loops.
+    Edges have both directions, without duplicates and self-loops.
     """
 
     def read(self, request: Request) -> Data:
@@ -48,11 +47,9 @@ class Planetoid(SpuriousDataset):
         identity = f"{READER_VERSION} {raw.digest}"
         arrays = processed(self.name, identity, lambda: self._parse(raw))
         parts = (arrays["values"], arrays["columns"], arrays["rows"])
-        return Data(
-            x=from_scipy(sp.csr_matrix(parts, shape=tuple(arrays["shape"]))),
-            edge_index=torch.from_numpy(arrays["edge_index"]),
-            y=torch.from_numpy(arrays["y"]),
-        )
+        x = from_scipy(sp.csr_matrix(parts, shape=tuple(arrays["shape"])))
+        edge_index, y = torch.from_numpy(arrays["edge_index"]), torch.from_numpy(arrays["y"])
+        return Data(x, edge_index, y=y)
 
     def _parse(self, raw: RawFiles) -> Arrays:
         def path(kind: str) -> Path:

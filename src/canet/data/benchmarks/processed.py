@@ -17,15 +17,11 @@ Arrays = dict[str, np.ndarray]
 
 
 def processed(name: str, identity: str, build: Callable[[], Arrays]) -> Arrays:
-    """Return the arrays of `build`, from the cache if it contains a valid copy.
+    """Return the arrays of `build` (no object arrays), from the cache if it has a valid copy.
 
-    The file name of a copy ends with its SHA-256. A copy with another checksum is built again.
-
-    Args:
-        name: Beginning of the file name, such as `cora`.
-        identity: Text with everything that the result depends on: contents of raw files, version
-            of the reader, parameters. Each identity has its own file.
-        build: Function that returns the arrays (no object arrays).
+    The file name of a copy begins with `name` and ends with its SHA-256. A copy with another
+    checksum is built again. `identity` is a text with everything that the arrays depend on:
+    contents of raw files, version of the reader, parameters. Each identity has its own file.
     """
     key = digest_of(identity.encode())[:16]
     folder = cache_dir() / "processed"
@@ -42,7 +38,9 @@ def processed(name: str, identity: str, build: Callable[[], Arrays]) -> Arrays:
     return built
 
 
-def read_table(path: Path, columns: int, dtype: DTypeLike, header: bool = False) -> np.ndarray:
+def read_table(
+    path: Path, columns: int, dtype: DTypeLike, header: bool = False, rows: int | None = None
+) -> np.ndarray:
     """Return the numbers $[rows, columns]$ of a CSV file, plain or gzipped."""
     try:
         table = np.loadtxt(path, dtype=dtype, delimiter=",", skiprows=int(header), ndmin=2)
@@ -50,9 +48,10 @@ def read_table(path: Path, columns: int, dtype: DTypeLike, header: bool = False)
         raise CanetError(
             f"'{path}' cannot be read ({error}): replace it by the published file"
         ) from error
-    if table.shape[1] != columns:
-        raise CanetError(
-            f"'{path}' has {table.shape[1]} columns instead of {columns}: replace it by the "
-            "published file"
-        )
+    for kind, found, expected in (("columns", table.shape[1], columns), ("rows", len(table), rows)):
+        if expected not in (None, found):
+            raise CanetError(
+                f"'{path}' has {found} {kind} instead of {expected}: replace it by the published "
+                "file"
+            )
     return table

@@ -50,10 +50,7 @@ DOMAIN_NAMES = tuple(f"domain {i + 1}" for i in range(NUM_DOMAINS))
 
 
 def spurious_columns(y: Tensor, edge_index: Tensor, seed: int, redrawn: bool = False) -> Tensor:
-    """Return the spurious columns of all domains $[6, N, 10]$ for labels $[N]$, edges $[2, E]$.
-
-    With `redrawn`, each domain has its own label network.
-    """
+    """Return the columns of all domains $[6, N, 10]$ for labels $[N]$ and edges $[2, E]$."""
     with torch.random.fork_rng(devices=[]), single_precision(), torch.no_grad():
         torch.manual_seed(seed)
         labels = F.one_hot(y).float()
@@ -156,7 +153,6 @@ def _copies(graph: Data, request: Request) -> tuple[Data, list[Tensor]]:
         (edge_index[:, None, :] + offsets[None, :, None]).reshape(2, -1),
         y=y.repeat(NUM_DOMAINS),
         environment=torch.arange(NUM_DOMAINS).repeat_interleave(n),
-        num_nodes=n * NUM_DOMAINS,
     )
     return copies, splits + [test_nodes + offset for offset in offsets[NUM_ID_DOMAINS:]]
 
@@ -179,7 +175,7 @@ def _regions(graph: Data, data_seed: int) -> tuple[Data, list[Tensor]]:
     columns = spurious_columns(y, inside, data_seed, redrawn=True)
     spurious = columns[domain, torch.arange(y.numel())]
     x = from_scipy(sp.hstack([to_scipy(graph.x), spurious.numpy()]))
-    regions = Data(x, inside, y=y, environment=domain, num_nodes=y.numel())
+    regions = Data(x, inside, y=y, environment=domain)
     ood = [(domain == i).nonzero().flatten() for i in range(NUM_ID_DOMAINS, NUM_DOMAINS)]
     return regions, [*splits, *ood]
 
@@ -187,8 +183,7 @@ def _regions(graph: Data, data_seed: int) -> tuple[Data, list[Tensor]]:
 def grow_regions(edge_index: Tensor, num_nodes: int, random: np.random.Generator) -> Tensor:
     """Divide a graph into six regions of equal size; return the region $[N]$ of each node.
 
-    Regions take turns and grow by breadth-first search. If a region has no free neighbour, it
-    takes a random free node.
+    They take turns in a breadth-first search; without a free neighbour, they take any free node.
     """
     ones = np.ones(edge_index.shape[1], dtype=bool)
     links = sp.csr_matrix((ones, edge_index.numpy()), shape=(num_nodes, num_nodes))

@@ -34,8 +34,7 @@ def read_arrays(
 ) -> Arrays:
     """Return a parsed graph, or its processed copy, with original or structural features.
 
-    `in_distribution` returns the mask $[N]$ of the nodes of a parsed graph that exist at training
-    time.
+    `in_distribution` returns the mask $[N]$ of the nodes that exist at training time.
     """
     if request.features is None:
         return processed(name, f"{READER_VERSION} {raw.digest}", lambda: parse(raw))

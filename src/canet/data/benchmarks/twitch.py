@@ -54,12 +54,11 @@ class Twitch(Dataset):
     shared_settings = {"loss": "binary_cross_entropy"}
 
     def load(self, request: Request) -> ShiftTask:
-        """Load the task. Rows of features sum to one, as in the published loader, or contain ones
-        (`multi-hot`).
-        """
+        """Load the task. Rows of features sum to one, as published, or are ones (`multi-hot`)."""
         raw = obtain(self.files, request.data_root)
         arrays = processed("twitch", f"{READER_VERSION} {raw.digest}", lambda: _parse(raw))
-        region = torch.from_numpy(arrays["region"])
+        names = ("region", "edge_index", "y")
+        region, edge_index, y = (torch.from_numpy(arrays[name]) for name in names)
         shape = (region.numel(), NUM_FEATURES)
         values = np.ones(len(arrays["columns"]), dtype=np.float32)
         if request.features != MULTI_HOT:
@@ -75,13 +74,7 @@ class Twitch(Dataset):
         return self.split_task(
             request,
             in_distribution.nonzero().flatten(),
-            data=Data(
-                x=from_scipy(x),
-                edge_index=torch.from_numpy(arrays["edge_index"]),
-                y=torch.from_numpy(arrays["y"]),
-                environment=region,
-                num_nodes=region.numel(),
-            ),
+            data=Data(from_scipy(x), edge_index, y=y, environment=region),
             test_ood=test_ood,
             in_distribution=in_distribution,
             environments=REGIONS,
@@ -91,11 +84,9 @@ class Twitch(Dataset):
 def read_region(
     edges: Path, features: Path, target: Path
 ) -> tuple[np.ndarray, sp.csr_array, np.ndarray]:
-    """Read the graph of one region.
+    """Return the edges $[2, E]$, multi-hot features $[n, 3170]$ and labels $[n]$ of a region.
 
-    Returns:
-        Edges with both directions and one self-loop per node $[2, E]$, multi-hot features
-        $[n, 3170]$, and labels (1: mature) $[n]$.
+    Edges have both directions, and each node has a self-loop. Label 1 means mature.
     """
     with target.open(newline="", encoding="utf-8") as file:  # the last row of a user counts
         labels = {int(row["new_id"]): row["mature"] == "True" for row in csv.DictReader(file)}
