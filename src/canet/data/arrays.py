@@ -62,9 +62,8 @@ def as_column(
 
 def dtype_name(array: np.ndarray) -> str:
     """Name of the type of an array's entries in error messages."""
-    return {"U": "text", "S": "bytes", "O": "text or objects"}.get(
-        array.dtype.kind, str(array.dtype)
-    )
+    names = {"U": "text", "S": "bytes", "O": "text or objects"}
+    return names.get(array.dtype.kind, str(array.dtype))
 
 
 def _check_dense(tensor: Tensor, name: str) -> None:

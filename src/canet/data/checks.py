@@ -1,7 +1,6 @@
 """Input validation: reject invalid graphs and convert valid ones to a standard form.
 
-Each function takes a tensor, a numpy array or a list and returns the form that the rest of the
-package uses. The input is never changed.
+The input of each function is a tensor, a numpy array or a list, which is never changed.
 """
 
 from collections.abc import Callable, Iterable, Mapping

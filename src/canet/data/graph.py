@@ -27,10 +27,7 @@ from canet.errors import InputError, warn_user
 from canet.util.sparse import Csr, components, from_scipy, select_rows, unique_edges
 
 MAX_NONZERO_SHARE = 0.1
-"""Dense features with at most this share of nonzero entries are converted to sparse ones.
-
-Sparse products are then at least twice as fast, and a saved model is smaller.
-"""
+"""Dense features with at most this share of nonzero entries become sparse: faster, and smaller."""
 NAMES_AT_ONCE = 2**18
 COLUMNS = ("x", "edge_index", "batch", "edge_weight", "num_nodes", "node_id", "csr")
 """Columns of a user's graph that its checks use."""
@@ -107,9 +104,7 @@ class Graph:
     @property
     def is_weighted(self) -> bool:
         """Whether the edges have weights."""
-        return self.edge_weight is not None or (
-            self.csr is not None and self.csr.weight is not None
-        )
+        return (self.edge_weight if self.csr is None else self.csr.weight) is not None
 
     @property
     def is_on_disk(self) -> bool:
@@ -128,8 +123,8 @@ class Graph:
             return self
         loaded = self.store.load()
         edges, weight = loaded.edge_index, loaded.get("edge_weight")
-        graph = replace(self, x=loaded.x, edge_index=edges, edge_weight=weight)
-        graph = replace(graph, csr=None, separated=None)
+        columns = {"edge_index": edges, "edge_weight": weight, "csr": None, "separated": None}
+        graph = replace(self, x=loaded.x, **columns)
         return graph if self.separated is None else graph.separate(self.separated)
 
     def same_graphs(self, mask: Tensor) -> Tensor:
@@ -258,13 +253,9 @@ def check_graph(
 ) -> Graph:
     """Validate features, edges and graph numbers of a PyG `Data`, which is not changed.
 
-    Duplicate edges are removed; the largest of their weights is kept.
-
-    Args:
-        data: Graph with `x` and `edge_index`, or the result of `GraphStore.open`.
-        batch: Number or name $[N]$ of each node's graph; None for `data.batch`.
-        undirected: Whether to add the reverse of each edge. A graph store must have them.
-        without: Numbers of the columns of x that are set to 0.
+    Duplicate edges are removed; the largest of their weights is kept. `batch` is the number or name
+    $[N]$ of each node's graph; None for `data.batch`. `undirected` adds the reverse of each edge; a
+    graph store must have them. `without` are the numbers of columns of x that are set to 0.
     """
     if not is_graph(data):
         raise InputError(

@@ -11,10 +11,7 @@ from canet.errors import InputError
 
 
 def load_store_task(path: str, data_seed: int = 0, root: Path | None = None) -> ShiftTask:
-    """Load the task of a graph store; splits other than `train` and `valid` are test sets.
-
-    The path is relative to `root`, by default to the working folder.
-    """
+    """Load the task of a store below `root`; splits except `train` and `valid` are test sets."""
     root = root or Path.cwd()
     if not (root / path).is_dir():
         raise InputError(

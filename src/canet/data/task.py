@@ -103,16 +103,14 @@ class ShiftTask:
         data = checked_data(self.data)
         y, n = data.y, data.num_nodes
         assert y is not None
-        as_ids = {
-            name: check_nodes(getattr(self, name), n, name) for name in IN_DISTRIBUTION_SPLITS
-        }
+        sets = {name: check_nodes(getattr(self, name), n, name) for name in IN_DISTRIBUTION_SPLITS}
         shifted = {
             kind: {name: check_nodes(ids, n, name) for name, ids in getattr(self, kind).items()}
             for kind in ("test_ood", "left_out")
         }
         mask = torch.zeros(n, dtype=torch.bool)
         mask[check_nodes(self.in_distribution, n, "in_distribution")] = True
-        for name, value in ({"data": data, "in_distribution": mask} | as_ids | shifted).items():
+        for name, value in ({"data": data, "in_distribution": mask} | sets | shifted).items():
             object.__setattr__(self, name, value)
         splits = self.splits()
         check_disjoint(splits, n)

@@ -51,19 +51,13 @@ def user_task(
     """Return the task of learning the labels of a user graph.
 
     Arguments that are None are taken from the graph: `train_mask`, `val_mask`, `test_mask`,
-    `environment`, `time`, `batch`. Nodes without a label are in no split. If there are no
-    validation nodes, some training nodes become the validation set: the latest nodes if `time` is
-    known, else a random sample stratified by class.
+    `environment`, `time`, `sample_weight`, `batch`. Nodes without a label are in no split. If there
+    are no validation nodes, some training nodes become the validation set: the latest nodes if
+    `time` is known, else a random sample stratified by class, drawn with the seed.
 
     Args:
-        data: Graph with `x`, `edge_index` and `y` (integers or strings; -1, NaN or None if
-            unknown), or the result of `GraphStore.open`.
-        train, valid: Masks or node ids.
-        environment: Integers or strings $[N]$.
-        time: Numbers or dates $[N]$.
-        sample_weight: Weight $[N]$ of each node in the loss; None: `data.sample_weight`, or one.
-        metric: Metric of predictions.
-        seed: Seed of the random validation set.
+        data: Graph with `x`, `edge_index` and `y`, or the result of `GraphStore.open`.
+        train, valid, environment, time, sample_weight: As for `NodeClassifier.fit`.
         checked: The result of `check_graph`, if it was called before.
         known_classes: The classes of a model whose training continues; None: those of `train`.
         needs_test: Whether to hold out a test set, like a validation set, if there is none.

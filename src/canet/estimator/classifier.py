@@ -382,9 +382,7 @@ class NodeClassifier(BaseClassifier):
         begin: float,
     ) -> Fitted:
         """Train, or continue the training of an `earlier` model; time limits count from `begin`."""
-        pool = None
-        if self.compares_models:
-            pool = open_pool(self.n_jobs, self.ray, str(self.device))
+        pool = open_pool(self.n_jobs, self.ray, str(self.device)) if self.compares_models else None
         threads = torch.get_num_threads()
         if pick_device(self.device).type != "cuda":
             threads = max(1, min(threads, task.num_nodes // NODES_PER_THREAD))
@@ -425,10 +423,8 @@ class NodeClassifier(BaseClassifier):
             fix = "use predict(threshold='best') (--threshold best), or predict_proba"
         if problem:
             warn_user(f"{problem}: to find nodes of rare classes, {fix}")
-        held_out = [
-            s for one in self.candidates_ if one.name == AVERAGE for s in one.shifts.values()
-        ]
-        if held_out and min(score, *held_out) == 1:
+        shifts = {one.name: one.shifts for one in self.candidates_}.get(AVERAGE)
+        if shifts and min(score, *shifts.values()) == 1:
             warn_user(
                 "the score is 100 % on the validation nodes and on all held-out parts: check that "
                 "no column is known only after the label, and leave such columns out"
@@ -445,19 +441,18 @@ class NodeClassifier(BaseClassifier):
             return int(check_random_state(self.random_state).randint(2**31))
         return checked_seed(self.random_state, "random_state")
 
-    def _setting_names(self) -> set[str]:
+    def _setting_names(self) -> list[str]:
         """Return the names of all settings that are not parameters."""
         given = [self.method] if hasattr(self.method, "settings_type") else []
         methods = [*all_methods().values(), *given]
         names = {one.name for method in methods for one in fields(method.settings_type)}
-        return names - set(NodeClassifier._get_param_names())
+        return sorted(names - set(NodeClassifier._get_param_names()))
 
     def _given_settings(self) -> dict[str, Any]:
-        names = sorted(self._setting_names())
-        return {name: getattr(self, name) for name in names if name in vars(self)}
+        return {name: vars(self)[name] for name in self._setting_names() if name in vars(self)}
 
     def _check_setting(self, name: str) -> None:
-        names = sorted(self._setting_names())
+        names = self._setting_names()
         if name not in names:
             raise unknown_name("parameter", name, [*self._get_param_names(), *names])
 

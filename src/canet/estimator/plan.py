@@ -24,19 +24,12 @@ MIN_STEPS, MIN_EPOCHS = 2_000, 3  # training in batches has at least so many ste
 
 @dataclass(frozen=True)
 class Plan:
-    """How to train on a graph.
+    """How to train on a graph."""
 
-    Args:
-        settings: The settings, perhaps with batches.
-        loads: Whether a graph store is read into memory.
-        reason: The decision in one line; empty if there is nothing to say.
-        limits_epochs: Whether fewer epochs are enough, because each has many steps.
-    """
-
-    settings: ModelSettings
-    loads: bool = True
-    reason: str = ""
-    limits_epochs: bool = False
+    settings: ModelSettings  # perhaps with batches
+    loads: bool = True  # whether a graph store is read into memory
+    reason: str = ""  # the decision in one line; empty if there is nothing to say
+    limits_epochs: bool = False  # whether fewer epochs are enough, because each has many steps
 
     def settings_for(self, num_train: int) -> ModelSettings:
         """Return the settings for a number of training nodes."""
@@ -59,13 +52,8 @@ def plan_training(
 
     The whole graph is trained in memory if a training step fits there. If not, networks train in
     batches with sampled neighbours. If the arrays do not fit either, a graph store stays on disk.
-
-    Args:
-        graph: The graph, in memory or that of a store.
-        method, settings: What to train.
-        named: Names of the settings that the user has chosen, which do not change.
-        device: As for `pick_device`.
-        processes: Number of processes that train at the same time; -1: one for each core.
+    `named` are the settings that the user has chosen, which do not change. `processes` is the
+    number of processes that train at the same time; -1: one for each core.
     """
     is_store = graph.is_on_disk
     if {"batch_size", "fanout"} & set(named):

@@ -61,10 +61,9 @@ def write_predictions(
             chosen = calibration.choose_classes(probabilities, threshold, calibrated)
             table = {"id": graph.names(ids.numpy())} | model.columns_of(probabilities, chosen)
             if model.reference_ is not None:
-                table["novelty_score"] = model.reference_.novelty_score(
-                    found.representation
-                ).numpy()
-                novelty += float(table["novelty_score"].sum())
+                scores = model.reference_.novelty_score(found.representation).numpy()
+                table["novelty_score"] = scores
+                novelty += float(scores.sum())
             write(table)
             predicted[where] = torch.from_numpy(chosen)
             margin[where] = found.logits[:, -1] - found.logits[:, 0]
@@ -85,16 +84,14 @@ def write_predictions(
         "labelled": int(labelled.sum()),
     }
     if recall_at is not None:
-        recall = outcome.recall_at_k(recall_at)
-        summary["recall_at_k"] = {"k": recall_at, "recall": recall}
+        summary["recall_at_k"] = {"k": recall_at, "recall": outcome.recall_at_k(recall_at)}
     return summary
 
 
 def choose_nodes(data: GraphObject, wanted: str) -> np.ndarray:
     """Return the rows $[n]$ of the nodes in `split=NAME`, or with the ids in a file.
 
-    The file has one id per line; a CSV file may have more columns, and its first column, or the
-    column `id`, is read.
+    The file has one id per line; of a CSV file, the first column or the column `id` is read.
     """
     kind, _, name = wanted.partition("=")
     if kind == "split":

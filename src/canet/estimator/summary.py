@@ -125,21 +125,12 @@ def model_card(model: BaseClassifier, has_reference: bool) -> str:
             cells = _escaped(row["model"]), f"{row['weight']:.2f}", *shown
             lines.append(f"| {' | '.join(cells)} |")
     changed = ", ".join(f"{name}={value}" for name, value in model.settings_.items())
-    lines += [
-        "",
-        "## Settings of all models, if not named above" if is_auto else "## Settings",
-        "",
-        f"`{changed}`",
-        "",
-        "## Diagnosis",
-        "",
-    ]
+    heading = "## Settings of all models, if not named above" if is_auto else "## Settings"
+    lines += ["", heading, "", f"`{changed}`", "", "## Diagnosis", ""]
     if model.diagnosis_:
         lines += [f"    {printable(line)}".rstrip() for line in model.diagnosis_.splitlines()]
     else:
-        lines.append(
-            "None was run before the model was saved. `canet diagnose MODEL GRAPH` runs one."
-        )
+        lines += ["None was run before the model was saved. `canet diagnose MODEL GRAPH` runs one."]
     return "\n".join(lines) + "\n"
 
 

@@ -136,10 +136,9 @@ def _auc_influence(scores: np.ndarray, positive: np.ndarray, negative: np.ndarra
     below = ((np.cumsum(negatives) - negatives / 2) / num_negative)[rank]
     above = ((num_positive - np.cumsum(positives) + positives / 2) / num_positive)[rank]
     auc = (positive * below).sum() / num_positive
-    values = n / num_positive * positive * (below - auc) + n / num_negative * negative * (
-        above - auc
-    )
-    return np.asarray(auc + values)
+    of_positive = n / num_positive * positive * (below - auc)
+    of_negative = n / num_negative * negative * (above - auc)
+    return np.asarray(auc + (of_positive + of_negative))
 
 
 def _precision_influence(
