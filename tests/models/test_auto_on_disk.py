@@ -110,10 +110,10 @@ def test_columns_on_disk_are_those_in_memory(
     monkeypatch.setattr(columns, "MAX_NUMBERS", most)
     task = task_of(tmp_path / "store")
     mask = torch.arange(NUM_NODES) % 5 < 2
-    for on_disk in (task, hold_out(task, mask, "x").task):
+    for on_disk in (task, hold_out(task, mask)):
         in_memory = on_disk.in_memory()
         if on_disk.data.separated is not None:
-            in_memory = hold_out(task.in_memory(), mask, "x").task
+            in_memory = hold_out(task.in_memory(), mask)
         found, expected = (
             Columns(task_graph(one, False), TabularSettings("standardised"))
             for one in (on_disk, in_memory)
@@ -146,9 +146,9 @@ def test_nothing_is_learnt_from_a_held_out_part(tmp_path: Path) -> None:
     changed = other, source_now, target, weight
     found = []
     for name, parts, labels in (("a", arrays(), Y), ("b", changed, y)):
-        shift = hold_out(task_of(tmp_path / name, *parts, y=labels), mask, "part")
+        shift = hold_out(task_of(tmp_path / name, *parts, y=labels), mask)
         for recipe in MODELS:
-            (model,) = recipe.learner(QUICK, Options("cpu")).run(shift.task, {0: None})
+            (model,) = recipe.learner(QUICK, Options("cpu")).run(shift, {0: None})
             found.append(model.state()[1])
     for first, second in zip(found[: len(MODELS)], found[len(MODELS) :], strict=True):
         assert first.keys() == second.keys()

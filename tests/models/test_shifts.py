@@ -11,7 +11,7 @@ from tests.support.small_task import ALL, INSIDE, small_task, with_columns
 
 
 def names(task: ShiftTask) -> list[str]:
-    return [shift.name for shift in simulate_shifts(task)]
+    return [name for name, _ in simulate_shifts(task)]
 
 
 GROUPS = [f"without group {i}" for i in range(1, 5)]
@@ -20,8 +20,8 @@ GROUPS = [f"without group {i}" for i in range(1, 5)]
 def test_without_environments_parts_are_groups_of_labelled_nodes_by_style() -> None:
     """The two styles change features more than the classes, and every class has both."""
     shifts = simulate_shifts(small_task())
-    assert [shift.name for shift in shifts] == GROUPS
-    parts = [shift.task.test_ood[HELD_OUT] for shift in shifts]
+    assert [name for name, _ in shifts] == GROUPS
+    parts = [shift.test_ood[HELD_OUT] for _, shift in shifts]
     assert torch.cat(parts).sort().values.tolist() == list(range(180))
     for held in parts:
         assert ((held // 3) % 2).unique().numel() == 1
@@ -32,7 +32,7 @@ def test_environments_are_held_out_and_groups_too() -> None:
     environment = torch.arange(ALL) % 2
     task = replace(small_task(environment=environment), environments=("north", "south"))
     assert names(task) == ["without north", "without south", *GROUPS]
-    north = simulate_shifts(task)[0].task
+    _, north = simulate_shifts(task)[0]
     assert (north.data.environment[north.test_ood[HELD_OUT]] == 0).all()
     assert (north.data.environment[torch.cat([north.train, north.valid])] == 1).all()
     unknown = torch.where(torch.arange(ALL) < 60, -1, environment)
@@ -54,9 +54,9 @@ def test_many_environments_are_held_out_several_at_a_time() -> None:
 def test_the_latest_nodes_are_held_out() -> None:
     task = small_task(time=torch.arange(ALL).double())
     assert names(task) == ["without latest quarter", "without latest half", *GROUPS]
-    for shift, first in zip(simulate_shifts(task), (135, 90), strict=False):
-        assert int(shift.task.test_ood[HELD_OUT].min()) == first
-        assert int(torch.cat([shift.task.train, shift.task.valid]).max()) < first
+    for (_, shift), first in zip(simulate_shifts(task), (135, 90), strict=False):
+        assert int(shift.test_ood[HELD_OUT].min()) == first
+        assert int(torch.cat([shift.train, shift.valid]).max()) < first
 
 
 def test_each_graph_is_held_out_where_there_are_several() -> None:
@@ -64,16 +64,16 @@ def test_each_graph_is_held_out_where_there_are_several() -> None:
     graph[INSIDE:] = 2
     task = small_task(batch=graph)
     assert names(task) == ["without graph 0", "without graph 1", *GROUPS]
-    numbers = simulate_shifts(task)[0].task.data.batch
+    numbers = simulate_shifts(task)[0][1].data.batch
     assert numbers.unique().numel() == 2
 
 
 def test_no_edge_joins_what_is_held_out_and_the_rest() -> None:
-    for shift in simulate_shifts(small_task()):
-        edges, inside = shift.task.data.edge_index, shift.task.in_distribution
+    for _, shift in simulate_shifts(small_task()):
+        edges, inside = shift.data.edge_index, shift.in_distribution
         assert (inside[edges[0]] == inside[edges[1]]).all()
-        assert inside[torch.cat([shift.task.train, shift.task.valid])].all()
-        assert not inside[shift.task.test_ood[HELD_OUT]].any()
+        assert inside[torch.cat([shift.train, shift.valid])].all()
+        assert not inside[shift.test_ood[HELD_OUT]].any()
 
 
 def test_the_training_part_has_no_other_nodes() -> None:
@@ -105,20 +105,20 @@ def test_only_training_and_validation_labels_are_used(sparse: bool) -> None:
     if sparse:
         pairs = [(x.to_sparse_csr(), y) for x, y in pairs]
     tasks = [with_columns(task, x=x, y=y) for x, y in pairs]
-    for one, other in zip(*map(simulate_shifts, tasks), strict=True):
-        assert one.name == other.name
-        assert one.task.digest.features == other.task.digest.features
-        assert one.task.digest.graph == other.task.digest.graph
-        for name, nodes in one.task.splits().items():
-            assert nodes.equal(other.task.splits()[name])
-            assert one.task.data.y[nodes].equal(other.task.data.y[nodes])
+    for (name, one), (other_name, other) in zip(*map(simulate_shifts, tasks), strict=True):
+        assert name == other_name
+        assert one.digest.features == other.digest.features
+        assert one.digest.graph == other.digest.graph
+        for split, nodes in one.splits().items():
+            assert nodes.equal(other.splits()[split])
+            assert one.data.y[nodes].equal(other.data.y[nodes])
 
 
 def test_without_validation_nodes_some_training_nodes_are_used_for_validation() -> None:
     environment = (torch.arange(ALL) >= 120).long()
     task = small_task(environment=environment)
     task = replace(task, train=torch.arange(130), valid=torch.arange(130, 180))
-    shift = simulate_shifts(task)[1].task
+    _, shift = simulate_shifts(task)[1]
     assert shift.train.numel() + shift.valid.numel() == 120
     assert shift.valid.numel() == 24
 
@@ -139,6 +139,6 @@ def test_a_held_out_part_is_scored_by_the_class_that_is_rarer_in_all_of_training
     rare = (task.data.y == 0) & (torch.arange(ALL) % 2 == 0)
     y = torch.where(torch.arange(ALL) % 2 == 0, rare.long(), (task.data.y > 0).long())
     task = replace(with_columns(task, y=y), metric="average_precision")
-    counts = [shift.task.data.y[shift.task.train].bincount() for shift in simulate_shifts(task)]
+    counts = [shift.data.y[shift.train].bincount() for _, shift in simulate_shifts(task)]
     assert {int(count.argmin()) for count in counts} == {0, 1}
-    assert {shift.task.scorer.positive for shift in simulate_shifts(task)} == {task.scorer.positive}
+    assert {shift.scorer.positive for _, shift in simulate_shifts(task)} == {task.scorer.positive}

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -31,21 +30,10 @@ HELD_OUT = "held out"
 Group = tuple[str, Tensor]  # name of a part and mask $[N]$ of its nodes
 
 
-class SimulatedShift(NamedTuple):
-    """A part of the training data that is held out.
-
-    Args:
-        name: Name such as `without DE`.
-        task: Task whose shifted test set is the held-out part; the rest is for training. Edges
-            between both are removed, so that the part is a separate graph, like a future one.
-    """
-
-    name: str
-    task: ShiftTask
-
-
-def simulate_shifts(task: ShiftTask) -> list[SimulatedShift]:
+def simulate_shifts(task: ShiftTask) -> list[tuple[str, ShiftTask]]:
     """Simulate shifts with the training and validation nodes of a task; no other labels are used.
+
+    Return names such as `without DE`, and the tasks of `hold_out`.
 
     The held-out parts are the environments, if there are any; otherwise the latest nodes, if there
     are times; otherwise the graphs, if there are several. In addition, each of four groups of nodes
@@ -58,10 +46,10 @@ def simulate_shifts(task: ShiftTask) -> list[SimulatedShift]:
 
 def _held_out(
     task: ShiftTask, parts: Callable[[ShiftTask], Iterator[Group]]
-) -> Iterator[SimulatedShift]:
+) -> Iterator[tuple[str, ShiftTask]]:
     for name, mask in parts(task):
-        if (shift := hold_out(task, mask, name)) is not None:
-            yield shift
+        if (shift := hold_out(task, mask)) is not None:
+            yield f"without {name}", shift
 
 
 def training_part(task: ShiftTask) -> ShiftTask:
@@ -86,8 +74,12 @@ def training_part(task: ShiftTask) -> ShiftTask:
     )
 
 
-def hold_out(task: ShiftTask, mask: Tensor, name: str) -> SimulatedShift | None:
-    """Hold out the nodes in a mask $[N]$; None if too few nodes are inside or outside."""
+def hold_out(task: ShiftTask, mask: Tensor) -> ShiftTask | None:
+    """Return the task with the nodes in a mask $[N]$ as its shifted test set; the rest is to train.
+
+    Edges between both are removed, so that the part is a separate graph, like a future one. None if
+    too few nodes are inside or outside.
+    """
     labelled = torch.cat([task.train, task.valid])
     held = labelled[mask[labelled]]
     train, valid = task.train[~mask[task.train]], task.valid[~mask[task.valid]]
@@ -101,7 +93,7 @@ def hold_out(task: ShiftTask, mask: Tensor, name: str) -> SimulatedShift | None:
     undefined = any(one_class) if METRICS[task.metric].ranks else one_class[0]
     if min(held.numel(), train.numel()) < MIN_NODES or not valid.numel() or undefined:
         return None
-    separated = replace(
+    return replace(
         task,
         data=task.data.separate(mask),
         train=train,
@@ -111,7 +103,6 @@ def hold_out(task: ShiftTask, mask: Tensor, name: str) -> SimulatedShift | None:
         in_distribution=~mask,
         checked=True,
     )
-    return SimulatedShift(f"without {name}", separated)
 
 
 def _environments(task: ShiftTask) -> Iterator[Group]:
