@@ -54,11 +54,6 @@ class ModelSettings:
         """Whether a model reads the neighbours in the order in which a graph store has them."""
         return True
 
-    @property
-    def can_be_in_batches(self) -> bool:
-        """Whether training can read some of the nodes at a time, with a `batch_size`."""
-        return False
-
 
 @dataclass(frozen=True)
 class Settings(ModelSettings):
@@ -123,6 +118,7 @@ class Settings(ModelSettings):
 
     @property
     def can_be_in_batches(self) -> bool:
+        """Whether training can read some of the nodes at a time, with a `batch_size`."""
         return True
 
 
@@ -237,17 +233,12 @@ class Method(nn.Module):
         self, backbone: str | Backbone, num_features: int, num_classes: int
     ) -> GraphModel:
         """Return the model to train, by default the plain model of the backbone."""
-        s = self.settings
-        return get_backbone(backbone).plain(
-            num_features,
-            num_classes,
-            hidden=s.hidden,
-            num_layers=s.num_layers,
-            dropout=s.dropout,
-            direction=s.direction,
-            norm=s.norm,
-            residual=s.residual,
-        )
+        names = ("hidden", "num_layers", "dropout", "direction", "norm", "residual")
+        return get_backbone(backbone).plain(num_features, num_classes, **self.chosen(*names))
+
+    def chosen(self, *names: str) -> dict[str, Any]:
+        """Return some of the settings by name, as arguments of a model."""
+        return {name: getattr(self.settings, name) for name in names}
 
     def prepare(self, view: TrainingView) -> None:
         """Called once before training. Most methods need not override it."""

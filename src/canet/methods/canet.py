@@ -86,23 +86,11 @@ class CaNetMethod(InterveningMethod):
             self.prior = MixturePrior(len(self.model.estimators), width)
 
     def build_model(self, backbone: str | Backbone, num_features: int, num_classes: int) -> CaNet:
-        s = self.settings
-        return CaNet(
-            num_features,
-            num_classes,
-            hidden=s.hidden,
-            num_layers=s.num_layers,
-            num_environments=s.num_environments,
-            backbone=backbone,
-            estimator=s.estimator,
-            tau=s.tau,
-            dropout=s.dropout,
-            propagation=s.propagation,
-            direction=s.direction,
-            norm=s.norm,
-            shared_environment=s.shared_environment,
-            learned_environment=s.learned_environment,
+        names = (
+            *("hidden", "num_layers", "dropout", "direction", "norm", "num_environments", "tau"),
+            *("estimator", "propagation", "shared_environment", "learned_environment"),
         )
+        return CaNet(num_features, num_classes, backbone=backbone, **self.chosen(*names))
 
     def loss(self, batch: Batch) -> Tensor:
         prediction = self.model(batch.x, batch.blocks)
