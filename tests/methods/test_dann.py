@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from canet.methods import BACKBONES
-from canet.methods.dann import DANN, DANNSettings, _Reverse
+from canet.methods.dann import DANN, DANNSettings, reverse
 from canet.models import Trainer
 from tests.support.labelled import ENVIRONMENT, make
 from tests.support.tiny import tiny_task
@@ -21,7 +21,7 @@ def schedule(p: float) -> float:
 
 def test_reversal_keeps_values_and_reverses_and_scales_the_gradient() -> None:
     x = torch.tensor([1.0, -2.0], requires_grad=True)
-    y = _Reverse.apply(x, torch.tensor(0.25))
+    y = reverse(x, torch.tensor(0.25))
     assert y.tolist() == [1.0, -2.0]
     (y * torch.tensor([4.0, 8.0])).sum().backward()
     assert x.grad is not None

@@ -8,7 +8,6 @@ from torch.nn import functional as F
 
 from canet.methods.base import MAX_WIDTH, Batch, Method, Settings, TrainingView
 from canet.methods.traits import Traits
-from canet.nn.operations.saved import Saved
 from canet.settings import setting
 from canet.util.colour import Colour
 
@@ -71,7 +70,7 @@ class DANN(Method):
     def loss(self, batch: Batch) -> Tensor:
         prediction = self.model(batch.x, batch.blocks)
         supervised = self.node_losses(prediction.logits, batch.y, batch.weight).mean()
-        reversed_embedding = _Reverse.apply(prediction.embedding, self.strength())
+        reversed_embedding = reverse(prediction.embedding, self.strength())
         environment_logits = self.discriminator(reversed_embedding)
         if self.training:
             self.updates += 1
@@ -84,15 +83,8 @@ class DANN(Method):
         return self.settings.reversal * (2 * torch.sigmoid(STEEPNESS * progress) - 1)
 
 
-class _Reverse(torch.autograd.Function):
-    """The identity, with a gradient that is reversed and scaled."""
-
-    @staticmethod
-    def forward(ctx: Saved, x: Tensor, strength: Tensor) -> Tensor:
-        ctx.save_for_backward(strength)
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Saved, grad: Tensor) -> tuple[Tensor, None]:
-        (strength,) = ctx.saved_tensors
-        return -strength * grad, None
+def reverse(x: Tensor, strength: Tensor) -> Tensor:
+    """Return x with a gradient that is reversed and scaled."""
+    same = x.view_as(x)
+    same.register_hook(lambda grad: -strength * grad)
+    return same

@@ -14,7 +14,7 @@ the given environments, or are inferred from the features of the training nodes.
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,7 +26,7 @@ from canet.methods.base import Batch, Findings, Method, Settings, TrainingView
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.nn.model import rows_of
 from canet.settings import setting
-from canet.util.sparse import to_scipy
+from canet.util.sparse import Matrix, to_scipy
 
 NUM_COMPONENTS = 8
 LARGE_EFFECT = 0.14
@@ -41,7 +41,6 @@ MAX_SCALED_VALUE = 1e15
 """Limit of features, relative to the largest training value, when nodes are assigned to groups."""
 MAX_NODES = 20_000  # largest number of training nodes that groups are inferred from
 COLUMNS_PER_CHUNK = 256  # number of columns that are converted to double precision at a time
-Matrix: TypeAlias = Any  # features $[n, D]$: a numpy array or a scipy CSR matrix
 
 
 @dataclass(frozen=True)
@@ -129,10 +128,7 @@ class Interventions:
         scale = settings.intervention_width * torch.where(between.is_shifted, between.spread, 0.0)
         self.scale = scale.to(device)
         batch_group = group[view.field()]
-        member = torch.zeros(batch_group.numel(), count)
-        has_group = batch_group >= 0
-        member[has_group, batch_group[has_group]] = 1.0
-        self.member = member.to(device)
+        self.member = (batch_group[:, None] == torch.arange(count)).float().to(device)
 
     def __call__(self, batch: Batch) -> Batch:
         """Return the batch with features $x_v + \\epsilon_{g(v)}$."""
@@ -146,6 +142,7 @@ class Interventions:
 
 def _warn_about_columns(between: GroupSpread) -> None:
     num_shifted, num_columns = int(between.is_shifted.sum()), between.is_shifted.numel()
+    message = ""
     if not num_shifted:
         message = (
             "interventions have no effect: no feature column shifts between groups of nodes of "
@@ -156,9 +153,8 @@ def _warn_about_columns(between: GroupSpread) -> None:
             f"interventions change {num_shifted:,} of {num_columns:,} feature columns, which may "
             "lower the score: compare with interventions=none"
         )
-    else:
-        return
-    warnings.warn(message, InterventionWarning, stacklevel=3)
+    if message:
+        warnings.warn(message, InterventionWarning, stacklevel=3)
 
 
 def groups_of(settings: InterventionSettings, view: TrainingView) -> tuple[Tensor, int]:
