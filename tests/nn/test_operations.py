@@ -7,7 +7,7 @@ from torch.autograd import gradcheck
 
 from canet.nn import Operator
 from canet.nn.backbones.gat import NEGATIVE_SLOPE
-from canet.nn.operations.attention import attention_weights, mix_attention
+from canet.nn.operations.attention import AttentionWeights, mix_attention
 from canet.nn.operations.mixtures import mix_branches
 from canet.nn.sparse_matrix import Pattern
 from tests.support.networks import EDGES, NUM_NODES, attend_each, operator_matrix
@@ -56,7 +56,7 @@ def test_mixing_keeps_the_branches_only_for_the_gradient_of_their_weights(learne
 def test_attention_weights_are_a_softmax_over_each_neighbourhood() -> None:
     pattern = neighbourhood()
     score_dst, score_src = torch.randn(NUM_NODES, K), torch.randn(NUM_NODES, K)
-    weights = attention_weights(pattern, score_dst, score_src, NEGATIVE_SLOPE)
+    weights = AttentionWeights.apply(score_dst, score_src, pattern, NEGATIVE_SLOPE)
     for u in range(NUM_NODES):
         entries = (pattern.row == u).nonzero().flatten().tolist()
         for k in range(K):
@@ -69,7 +69,7 @@ def test_attention_weights_are_a_softmax_over_each_neighbourhood() -> None:
 def test_attention_weights_survive_scores_that_overflow_an_exponential() -> None:
     pattern = neighbourhood()
     scores = (1e6 * torch.randn(NUM_NODES, K)).requires_grad_()
-    weights = attention_weights(pattern, scores, scores, NEGATIVE_SLOPE)
+    weights = AttentionWeights.apply(scores, scores, pattern, NEGATIVE_SLOPE)
     weights.square().sum().backward()
     assert weights.isfinite().all()
     assert scores.grad.isfinite().all()
@@ -80,7 +80,7 @@ def test_attend_sums_the_states_of_neighbours_with_each_branchs_weights() -> Non
     pattern, z = neighbourhood(), torch.randn(NUM_NODES, H)
     score_dst, score_src = torch.randn(NUM_NODES, K), torch.randn(NUM_NODES, K)
     gathered = attend_each(pattern, z, score_dst, score_src)
-    weights = attention_weights(pattern, score_dst, score_src, NEGATIVE_SLOPE)
+    weights = AttentionWeights.apply(score_dst, score_src, pattern, NEGATIVE_SLOPE)
     for u in range(NUM_NODES):
         for k in range(K):
             entries = (pattern.row == u).nonzero().flatten()

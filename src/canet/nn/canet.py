@@ -132,10 +132,9 @@ class CaNet(GraphModel):
         estimator = self.estimators[layer : layer + 1]
         states = LayerInput(self.drop(z), block, branches, estimator)
         environments += [module.estimate(states) for module in estimator]
-        return self.normalise(branches(states, self._mixture(environments, states.own)), layer)
-
-    def _mixture(self, environments: list[Environment], own: Tensor) -> Tensor:
-        """Weights $e$ $[n_{dst}, K]$ of the branches of the current layer."""
-        if not environments:
-            return own.new_full((own.shape[0], self.num_environments), 1 / self.num_environments)
-        return environments[-1].first(own.shape[0]).sample
+        if environments:
+            e = environments[-1].first(block.num_dst).sample
+        else:
+            shape = block.num_dst, self.num_environments
+            e = states.own.new_full(shape, 1 / self.num_environments)
+        return self.normalise(branches(states, e), layer)

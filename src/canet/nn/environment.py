@@ -30,10 +30,8 @@ class Environment(NamedTuple):
         # The gradient of a slice is a copy: a slice of all nodes would waste memory.
         if num_nodes == len(self.sample):
             return self
-        log_posterior, sample, expected_log = self
-        if expected_log is not None:
-            expected_log = expected_log[:num_nodes]
-        return Environment(log_posterior[:num_nodes], sample[:num_nodes], expected_log)
+        expected = None if self.expected_log is None else self.expected_log[:num_nodes]
+        return Environment(self.log_posterior[:num_nodes], self.sample[:num_nodes], expected)
 
     def total_expected_log(self) -> Tensor:
         """Return $\\sum_v \\sum_k e_{vk} \\log \\pi_{vk}$, a scalar, for the regulariser."""

@@ -24,20 +24,23 @@ class LayerInput:
     r"""Input of a layer: its states, and products of them that its modules share.
 
     Each product is computed once. The projections of z $[n_{src}, H]$ by the branches and by other
-    modules are one matrix product. The `gather_operator` of the branches is the $\hat A$ of
-    `gathered`.
+    modules are one matrix product. `gathered` is $\hat A z$ and $z$ of the destinations,
+    $[n_{dst}, H]$ each, if the branches have a `gather_operator` $\hat A$.
     """
+
+    gathered: Gathered
 
     def __init__(
         self, z: Tensor, block: Block, branches: "Branches", others: Sequence[Projector] = ()
     ) -> None:
         self.z = z
         self.block = block
-        self._gathered: Gathered | None = None
-        if branches.gather_operator is not None:
+        if branches.gather_operator is None:
+            self.own = z[: block.num_dst]
+        else:
             propagation = block.matrices[branches.gather_operator]
-            self._gathered = gather(propagation, z, branches.uses_mix_joined)
-        self.own = z[: block.num_dst] if self._gathered is None else self._gathered.own
+            self.gathered = gather(propagation, z, branches.uses_mix_joined)
+            self.own = self.gathered.own
         modules: tuple[Projector, ...] = (branches, *others)
         projections = {m: matrix for m in modules if (matrix := m.projection()) is not None}
         self._projected: dict[Projector, Tensor] = {}
@@ -45,12 +48,6 @@ class LayerInput:
             widths = [matrix.shape[1] for matrix in projections.values()]
             products = (z @ torch.cat(list(projections.values()), dim=1)).split(widths, dim=1)
             self._projected = dict(zip(projections, products, strict=True))
-
-    @property
-    def gathered(self) -> Gathered:
-        r"""$\hat A z$ and $z$ of the destinations, $[n_{dst}, H]$ each."""
-        assert self._gathered is not None
-        return self._gathered
 
     def projected(self, module: Projector) -> Tensor:
         """Return the states, multiplied by a module's projection: $[n_{src}, c]$."""

@@ -284,11 +284,9 @@ class NormalisedGraph:
         position = self._positions()
         blocks: list[Block] = []
         for hop, count in enumerate(fanout):
-            draws, read = [], []
-            for one in self._neighbours.values():
-                drawn = draw_neighbours(one.rowptr, nodes, count, seed + hop)
-                draws.append(drawn)
-                read.append(one.col[drawn.entry].long())
+            near = self._neighbours.values()
+            draws = [draw_neighbours(one.rowptr, nodes, count, seed + hop) for one in near]
+            read = [one.col[draw.entry].long() for one, draw in zip(near, draws, strict=True)]
             sources, columns = relabel(nodes, read, position)
             blocks.append(self._block(nodes, draws, read, columns, sources.numel()))
             nodes = sources

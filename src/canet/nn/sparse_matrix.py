@@ -73,9 +73,8 @@ class Pattern:
         """The transpose and, for each of its entries $[nnz]$, the index of the entry here."""
         col, order = torch.sort(self.col, stable=True)
         bounds = torch.arange(self.shape[1] + 1, dtype=col.dtype, device=col.device)
-        rowptr = torch.searchsorted(
-            col, bounds, out_int32=True
-        )  # unlike bincount, it does not wait
+        # Unlike bincount, this does not wait for the device.
+        rowptr = torch.searchsorted(col, bounds, out_int32=True)
         return Pattern(rowptr, self.row[order], self.shape[0]), order.int()
 
     @cached_property

@@ -22,15 +22,12 @@ class ConvolutionBranches(Branches):
     """
 
     uses_mix_joined = True
+    kind: Kind | None = None  # normalisation of the sum over neighbours; None: `propagation`
 
     def setup(self) -> None:
-        self.gather_operator = Operator(self.kind(), self.direction)
+        self.gather_operator = Operator(self.kind or self.propagation, self.direction)
         self.operators = (self.gather_operator,)
         self.weight = self.new_maps(2 * self.hidden)
-
-    def kind(self) -> Kind:
-        """Normalisation of the sum over neighbours."""
-        return self.propagation
 
     def forward(self, states: LayerInput, e: Tensor) -> Tensor:
         return mix_joined(states.gathered, self.weight, e)

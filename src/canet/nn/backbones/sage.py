@@ -2,7 +2,6 @@
 
 from canet.nn.backbones.backbone import Backbone
 from canet.nn.backbones.gcn import ConvolutionBranches
-from canet.nn.blocks import Kind
 from canet.util.colour import Colour
 
 
@@ -16,8 +15,7 @@ class MeanBranches(ConvolutionBranches):
     The mean is zero for a node without neighbours. Shapes as for :class:`Branches`.
     """
 
-    def kind(self) -> Kind:
-        return "mean"
+    kind = "mean"
 
 
 BACKBONE = Backbone(

@@ -20,15 +20,7 @@ FEW_NODES = 2**13  # up to here tiles are small, so that all multiprocessors hav
 
 
 class FusedPosterior(torch.autograd.Function):
-    r"""$\log\pi = \log\mathrm{softmax}(W x + b)$, $e = \mathrm{softmax}((\log\pi + g) / \tau)$,
-    and $\sum_k e_k \log\pi_k$.
-
-    The Gumbel noise is $g = -\log r$ with exponential random numbers r. Without r, $e = \pi$.
-
-    Shapes:
-        - x $[n, I]$, or two tensors $[n, I / 2]$, weight W $[K, I]$,
-          bias b $[K]$ or None, draws r $[n, K]$ or None → $[n, K]$, $[n, K]$, $[n]$
-    """
+    r"""As `canet.nn.operations.infer`, with $\sum_k e_k \log\pi_k$ $[n]$ as the third result."""
 
     @staticmethod
     def forward(

@@ -31,7 +31,8 @@ def attend(
     """
     if log_weight is None and can_fuse_attention(z):
         return fused_attend(neighbourhood, z, score_dst, score_src, slope)[0].squeeze(1)
-    weights = attention_weights(neighbourhood, score_dst, score_src, slope, log_weight)
+    scores = score_dst, score_src
+    weights = AttentionWeights.apply(*scores, neighbourhood, slope, log_weight)
     return multiply(SparseMatrix(neighbourhood, weights.flatten()), z)
 
 
@@ -70,25 +71,15 @@ def fused_attend(
     return FusedAttention.apply(z, score_dst, score_src, neighbourhood, slope)
 
 
-def attention_weights(
-    pattern: Pattern,
-    score_dst: Tensor,
-    score_src: Tensor,
-    slope: float,
-    log_weight: Tensor | None = None,
-) -> Tensor:
+class AttentionWeights(torch.autograd.Function):
     """Softmax of LeakyReLU(score_dst[u] + score_src[v]) + log_weight over the entries of each row.
 
-    The maximum of each row is subtracted first, for numerical stability.
+    The maximum of each row is subtracted first, for numerical stability. Only the weights and the
+    signs of the scores are saved for the backward pass.
 
     Shapes:
         - scores $[n_{dst}, k]$ and $[n_{src}, k]$, log_weight $[nnz]$ → $[nnz, k]$
     """
-    return _AttentionWeights.apply(score_dst, score_src, pattern, slope, log_weight)
-
-
-class _AttentionWeights(torch.autograd.Function):
-    """Saves only the weights and the signs of the scores for the backward pass."""
 
     @staticmethod
     def forward(
@@ -97,7 +88,7 @@ class _AttentionWeights(torch.autograd.Function):
         score_src: Tensor,
         pattern: Pattern,
         slope: float,
-        log_weight: Tensor | None,
+        log_weight: Tensor | None = None,
     ) -> Tensor:
         weights, positive = _weigh(pattern, score_dst, score_src, slope, log_weight)
         ctx.pattern, ctx.slope = pattern, slope
@@ -179,9 +170,9 @@ def _weigh(
     score_dst: Tensor,
     score_src: Tensor,
     slope: float,
-    log_weight: Tensor | None = None,
+    log_weight: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return `attention_weights` and the mask of positive scores, both $[nnz, k]$."""
+    """Return the result of `AttentionWeights` and the mask of positive scores, both $[nnz, k]$."""
     scores = pattern.at_rows(score_dst).add_(pattern.at_cols(score_src))
     positive = scores > 0
     scores = F.leaky_relu_(scores, slope)
