@@ -72,6 +72,7 @@ class DeviceBatches:
         self._data, self._nodes, self._size, self._fanout = data, nodes, size, fanout
         counter = torch.zeros(2, dtype=torch.long, device=nodes.device)
         self._first, self._seed = counter[:1], counter[1:]  # of the next batch
+        self._num_full = nodes.numel() // size  # batches of an epoch; a smaller one may follow
         self._order = nodes.clone()
         self._within = torch.arange(size, device=nodes.device)
         self._total = torch.zeros((), dtype=torch.double, device=nodes.device)
@@ -87,11 +88,6 @@ class DeviceBatches:
         """Return the largest numbers of nodes and neighbours after each hop so far."""
         found: list[list[int]] = self._largest.tolist()
         return found
-
-    @property
-    def _num_full(self) -> int:
-        """Number of batches of an epoch, without a smaller one at the end."""
-        return self._nodes.numel() // self._size
 
     def train(self, method: Method, optimizer: torch.optim.Optimizer, seed: int) -> Tensor:
         """Train one epoch on the current stream, and return the mean loss.

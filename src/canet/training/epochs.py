@@ -1,9 +1,10 @@
 """One epoch of training in batches."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -51,20 +52,14 @@ class BatchEpochs:
         total = distributed.add_up(total)
         return total[0] / total[1]
 
-    @contextmanager
-    def _averaged_gradients(self, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    def _averaged_gradients(self, optimizer: torch.optim.Optimizer) -> AbstractContextManager[Any]:
         """Average the gradients of several processes before each step inside the block."""
         if distributed.world_size() == 1:
-            yield
-            return
+            return nullcontext()
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        hook = optimizer.register_step_pre_hook(
+        return optimizer.register_step_pre_hook(
             lambda *_: average_gradients(parameters, self._num_nodes)
         )
-        try:
-            yield
-        finally:
-            hook.remove()
 
 
 def average_gradients(parameters: Sequence[Tensor], num_nodes: int) -> None:

@@ -20,12 +20,10 @@ from canet.training.device_batches import DeviceData, epoch_order, epoch_seed
 from canet.training.prefetch import prefetched
 from canet.util import distributed
 
-TRAINING_GRAPH_SPLITS = ("train", "valid", "test_id")
-
 
 def hides_shifted_nodes(task: ShiftTask, split: str) -> bool:
     """Whether a split uses the graph without out-of-distribution nodes."""
-    return task.inductive and split in TRAINING_GRAPH_SPLITS
+    return task.inductive and split in ("train", "valid", "test_id")
 
 
 @dataclass(eq=False)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
@@ -28,6 +27,7 @@ from canet.store.tensors import (
     restore_optimizer,
     without_prefix,
 )
+from canet.training.prefetch import cached_stream
 from canet.training.snapshot import Snapshot
 from canet.util import distributed
 from canet.util.signals import received_signal
@@ -91,14 +91,16 @@ class Loop:
         self.ended = False
         self._graph: torch.cuda.CUDAGraph | None = None
         if on_gpu:
-            self.stream = _stream(self.device, self.lane)
+            self.stream = cached_stream(self.device, self.lane)
             self.stream.wait_stream(torch.cuda.current_stream(self.device))
             self._generator = _generator(self.device).clone_state()
 
     def advance(self) -> None:
         """Train one epoch; on a GPU it may still be running when this returns."""
+        has_fixed_shapes = self.batch is not None and self.method.traits.capturable
+        is_warm = self.device.type == "cuda" and self.epochs_here >= EPOCHS_BEFORE_CAPTURE
         with self._own_stream():
-            if self._graph is None and self._capturable():
+            if self._graph is None and has_fixed_shapes and is_warm:
                 self._graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(self._graph, stream=self.stream):
                     self._epoch()  # recorded: this computes nothing and draws no random number
@@ -158,14 +160,6 @@ class Loop:
         if distributed.rank():
             return distributed.broadcast(torch.empty_like(self.best_score))
         return distributed.broadcast(self.score(self.method, split).double())
-
-    def _capturable(self) -> bool:
-        return (
-            self.device.type == "cuda"
-            and self.batch is not None
-            and self.method.traits.capturable
-            and self.epochs_here >= EPOCHS_BEFORE_CAPTURE
-        )
 
     @contextmanager
     def _own_stream(self) -> Iterator[None]:
@@ -330,12 +324,6 @@ def train_loops(
             )
     for loop in loops:
         loop.seconds = (time.perf_counter() - begin) / len(loops)
-
-
-@cache
-def _stream(device: torch.device, lane: int) -> torch.cuda.Stream:
-    """Return a cached stream, because libraries allocate a workspace for each new stream."""
-    return torch.cuda.Stream(device)
 
 
 def _generator(device: torch.device) -> torch.Generator:

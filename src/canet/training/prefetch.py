@@ -16,8 +16,8 @@ _END = object()
 
 
 @cache
-def _stream(device: torch.device) -> torch.cuda.Stream:
-    """Return a cached stream, because memory is kept for each stream."""
+def cached_stream(device: torch.device, user: object) -> torch.cuda.Stream:
+    """Return the stream of a user; libraries keep a workspace, and torch memory, for each one."""
     return torch.cuda.Stream(device)
 
 
@@ -32,7 +32,7 @@ def prefetched(items: Iterator[T], device: torch.device) -> Iterator[T]:
     used: deque[tuple[Any, torch.cuda.Event]] = deque()
     stream = None
     if device.type == "cuda":
-        stream = _stream(device)
+        stream = cached_stream(device, "batches")
         stream.wait_stream(torch.cuda.current_stream(device))
 
     def prepare() -> None:
