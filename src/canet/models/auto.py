@@ -243,11 +243,10 @@ class Auto(Learner):
 
     def _estimate(self, waiting: Sequence[Recipe]) -> float:
         """Return the seconds of some trainings, by the means of networks and of other models."""
-        means = dict.fromkeys((True, False), math.inf)
-        for kind in means:
-            known = [seconds for one, seconds in self._trained if bool(one.backbone) == kind]
-            means[kind] = mean(known) if known else math.inf
-        return sum(means[bool(one.backbone)] for one in waiting)
+        known: dict[bool, list[float]] = {True: [], False: []}
+        for one, seconds in self._trained:
+            known[bool(one.backbone)].append(seconds)
+        return sum(mean(known[bool(one.backbone)] or [math.inf]) for one in waiting)
 
     def _least(self, recipe: Recipe) -> float:
         """Return the least seconds of an earlier training of a model, or of a similar one."""

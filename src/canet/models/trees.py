@@ -25,7 +25,7 @@ from canet.reading.columns import Columns, TabularSettings, as_dense
 from canet.reading.prepared import PreparedGraph
 from canet.settings import override, setting
 from canet.util.colour import Colour
-from canet.util.sparse import to_matrix, to_scipy
+from canet.util.sparse import to_matrix
 from canet.util.torch_state import limited_threads
 
 FIELDS = {
@@ -142,8 +142,8 @@ class FittedTrees(Fitted):
         parts = {name: entry(tensors, name, Tensor) for name in names}
         marks = entry(tensors, "marks", Tensor)
         count, wide = entry(about, "num_features", int), tensors.get("components")
-        are_columns = marks.dtype == torch.long and ((marks >= 0) & (marks < count)).all()
-        are_columns = are_columns and marks.dim() == 2 and marks.shape[1] == 2
+        are_columns = marks.dtype == torch.long and marks.shape[1:] == (2,)
+        are_columns = are_columns and ((marks >= 0) & (marks < count)).all()
         if not are_columns or not _are_valid(parts, count, wide, settings):
             raise VersionError("the arrays of the trees do not fit together")
         last = parts["baseline"], parts, parts["starts"], parts["classes"], marks
@@ -256,8 +256,7 @@ def _components(x: Tensor, nodes: Tensor, seed: int) -> Tensor | None:
 
     if x.shape[1] <= MAX_COLUMNS:
         return None
-    values = to_scipy(x) if x.layout == torch.sparse_csr else x.numpy()
-    rows = values[nodes.numpy()].astype(np.float32)
+    rows = to_matrix(x)[nodes.numpy()].astype(np.float32)
     with np.errstate(divide="ignore", invalid="ignore"):  # equal rows have no variance
         found = TruncatedSVD(MAX_COLUMNS, random_state=seed).fit(rows)
     return torch.from_numpy(np.ascontiguousarray(found.components_, dtype=np.float32))

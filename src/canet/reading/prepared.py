@@ -117,11 +117,7 @@ class PreparedGraph:
     def _place(self, device: torch.device) -> torch.device:
         """Return the device if it has room for the edges, or else the CPU."""
         user = self.data
-        weight, ends = user.edge_weight, user.edge_index
-        count = 0 if ends is None else ends.shape[1]
-        if user.csr is not None:
-            weight, count = user.csr.weight, user.csr.col.numel()
-        size = BYTES_PER_NODE * user.num_nodes + (4 if weight is None else 8) * count
+        size = BYTES_PER_NODE * user.num_nodes + (8 if user.is_weighted else 4) * user.num_edges
         return device if has_room(size, device) else CPU
 
     def features(self, how: Scaling) -> Features:
@@ -221,7 +217,6 @@ def _prepared(task: ShiftTask, hidden: bool) -> PreparedGraph:
         if batch is not None:  # each hidden node is a graph of its own
             batch = torch.where(inside, batch, batch.max() + 1 + torch.arange(task.num_nodes))
         graph = replace(task.training_graph(), batch=batch)
-
     return PreparedGraph(graph, cache(partial(_groups, replace(whole), inside, hidden)))
 
 

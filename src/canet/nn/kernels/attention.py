@@ -7,6 +7,8 @@ over the rows of the pattern (destinations), the backward pass over the rows of 
 segments, whose partial results are merged at the end, to balance the load.
 """
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -15,7 +17,6 @@ from torch.autograd.function import once_differentiable
 
 from canet.nn.kernels.launch import launch
 from canet.nn.kernels.product import merge, multiply
-from canet.nn.operations.saved import Saved
 from canet.nn.sparse_matrix import Pattern
 
 TILE, BACKWARD_TILE = 2048, 512  # entries of a neighbours × branches × H tile, forward and backward
@@ -37,7 +38,7 @@ class FusedAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Saved, z: Tensor, score_dst: Tensor, score_src: Tensor, pattern: Pattern, slope: float
+        ctx: Any, z: Tensor, score_dst: Tensor, score_src: Tensor, pattern: Pattern, slope: float
     ) -> tuple[Tensor, Tensor]:
         z, score_dst, score_src = z.contiguous(), score_dst.contiguous(), score_src.contiguous()
         (rows, branches), width = score_dst.shape, z.shape[1]
@@ -61,7 +62,7 @@ class FusedAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Saved, grad: Tensor, grad_own: Tensor | None
+        ctx: Any, grad: Tensor, grad_own: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, None, None]:
         z, score_dst, score_src, log_total, out = ctx.saved_tensors
         grad, pattern = grad.contiguous(), ctx.pattern

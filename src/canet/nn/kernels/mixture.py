@@ -17,7 +17,6 @@ from torch.autograd.function import once_differentiable
 
 from canet.nn.kernels.launch import launch
 from canet.nn.kernels.shared import MULTIPROCESSORS, exact_products, sum_parts, tile_side
-from canet.nn.operations.saved import Saved
 
 BLOCK_M = 64  # nodes of a tile; the smallest number at which tensor cores reach full speed
 NARROW = 64  # width up to which a multiprocessor has enough memory to prefetch the next tiles
@@ -32,7 +31,7 @@ class FusedMixture(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Saved, x: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
         x, weight, e, z = x.contiguous(), weight.contiguous(), e.contiguous(), z.contiguous()
         branches, numel = weight.shape[0], weight[0].numel()
         halves = weight.new_empty(2, *weight.shape, dtype=torch.float16)
@@ -50,7 +49,7 @@ class FusedMixture(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Saved, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         x, halves, unscale, e, z, out = ctx.saved_tensors
         weight = halves[0]
         choices, branches = _choices(x, weight), e.shape[1]

@@ -14,7 +14,6 @@ from torch.autograd.function import once_differentiable
 
 from canet.nn.kernels.launch import launch
 from canet.nn.kernels.shared import MULTIPROCESSORS, exact_products, sum_parts, tile_side
-from canet.nn.operations.saved import Saved
 
 FEW_NODES = 2**13  # up to here tiles are small, so that all multiprocessors have work
 
@@ -24,7 +23,7 @@ class FusedPosterior(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Saved,
+        ctx: Any,
         x: Tensor,
         own: Tensor | None,
         weight: Tensor,
@@ -49,7 +48,7 @@ class FusedPosterior(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Saved, *grads: Tensor | None
+        ctx: Any, *grads: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None, None, None]:
         x, own, weight, log_posterior, sample = ctx.saved_tensors
         grad_x = torch.empty_like(x)

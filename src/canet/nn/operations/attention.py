@@ -1,5 +1,7 @@
 """Attention over neighbours, for one branch or for K branches."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -8,7 +10,6 @@ from torch.nn import functional as F
 from canet.nn.operations.fused import can_fuse_attention
 from canet.nn.operations.mixtures import mix_each
 from canet.nn.operations.products import add_transposed_product, multiply, product, sampled_product
-from canet.nn.operations.saved import Saved
 from canet.nn.sparse_matrix import Pattern, SparseMatrix
 
 
@@ -83,7 +84,7 @@ class AttentionWeights(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Saved,
+        ctx: Any,
         score_dst: Tensor,
         score_src: Tensor,
         pattern: Pattern,
@@ -97,7 +98,7 @@ class AttentionWeights(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Saved, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         weights, positive = ctx.saved_tensors
         return *_unweigh(ctx.pattern, weights, positive, grad, ctx.slope), None, None, None
 
@@ -112,7 +113,7 @@ class _MixedAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Saved,
+        ctx: Any,
         z: Tensor,
         score_dst: Tensor,
         score_src: Tensor,
@@ -140,7 +141,7 @@ class _MixedAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Saved, grad: Tensor
+        ctx: Any, grad: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, None, None, None, None]:
         z, weight, e, *saved = ctx.saved_tensors
         pattern = ctx.pattern

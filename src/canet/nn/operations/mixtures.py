@@ -1,12 +1,13 @@
 """Mixtures of branches: sums of K linear maps, with weights for each node."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from canet.nn.operations.fused import can_fuse_mixture
 from canet.nn.operations.products import Gathered
-from canet.nn.operations.saved import Saved
 
 
 def mix_joined(gathered: Gathered, weight: Tensor, e: Tensor) -> Tensor:
@@ -71,7 +72,7 @@ class _Mixed(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Saved, outputs: Tensor, e: Tensor) -> Tensor:
+    def forward(ctx: Any, outputs: Tensor, e: Tensor) -> Tensor:
         ctx.save_for_backward(outputs if ctx.needs_input_grad[1] else None, e)
         mixed = outputs[:, 0] * e[:, :1]
         for k in range(1, e.shape[1]):
@@ -80,7 +81,7 @@ class _Mixed(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Saved, grad: Tensor) -> tuple[Tensor, Tensor | None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None]:
         outputs, e = ctx.saved_tensors
         grad_e = None if outputs is None else torch.bmm(outputs, grad.unsqueeze(-1)).squeeze(-1)
         return grad.unsqueeze(1) * e.unsqueeze(-1), grad_e

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,7 +10,6 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from canet.nn.operations import fused
-from canet.nn.operations.saved import Saved
 from canet.nn.sparse_matrix import Pattern, SparseMatrix
 
 HAS_MKL = torch.backends.mkl.is_available()
@@ -54,14 +54,14 @@ class _Product(torch.autograd.Function):
     """$C = A B$ for sparse A: $dB = A^T dC$, and $dA = dC B^T$ only at the entries of A."""
 
     @staticmethod
-    def forward(ctx: Saved, value: Tensor, dense: Tensor, matrix: SparseMatrix) -> Tensor:
+    def forward(ctx: Any, value: Tensor, dense: Tensor, matrix: SparseMatrix) -> Tensor:
         ctx.matrix = matrix
         ctx.save_for_backward(dense if ctx.needs_input_grad[0] else None)
         return product(matrix, dense)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Saved, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         matrix, (dense,) = ctx.matrix, ctx.saved_tensors
         grad_value = grad_dense = None
         grad = grad.contiguous()
@@ -76,13 +76,13 @@ class _Gather(torch.autograd.Function):
     """Adds the gradient of $z_{1..n}$ in place; autograd would allocate it for all rows of z."""
 
     @staticmethod
-    def forward(ctx: Saved, z: Tensor, matrix: SparseMatrix) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, z: Tensor, matrix: SparseMatrix) -> tuple[Tensor, Tensor]:
         ctx.matrix = matrix
         return product(matrix, z), z[: matrix.shape[0]]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Saved, grad_product: Tensor, grad_own: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, grad_product: Tensor, grad_own: Tensor) -> tuple[Tensor, None]:
         return product(ctx.matrix.transposed, grad_product.contiguous(), grad_own), None
 
 
