@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -62,11 +63,8 @@ class FittedLinear(Fitted):
         self.sizes = settings.num_features(weight.shape[1]), weight.shape[0]
 
     def read(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Prediction:
-        columns = Columns(graph, self.settings)
-        return Prediction(columns.logits(nodes, len(self.bias), self._logits))
-
-    def _logits(self, rows: Features) -> Tensor:
-        return linear_map(rows, self.weight, self.bias)
+        logits = partial(linear_map, weight=self.weight, bias=self.bias)
+        return Prediction(Columns(graph, self.settings).logits(nodes, len(self.bias), logits))
 
     def replacing(self, graph: PreparedGraph, nodes: Tensor) -> Replacing:
         """As `Fitted.replacing`; logits are sums over columns, so only changed ones are read."""
@@ -171,7 +169,6 @@ class Linear(Learner):
         self, x: Features, y: Tensor, weight: Tensor, strength: float, start: Tensor
     ) -> Tensor:
         """Return the weights and biases $[C, D + 1]$ of logistic regression."""
-
         theta = start.clone().requires_grad_()
 
         def loss() -> Tensor:

@@ -133,13 +133,13 @@ class FittedNetwork(Fitted):
             raise mismatch
         with torch.device("meta"):
             method = method_type(settings, backbone, *sizes)
-        types = {name: tensor.dtype for name, tensor in method.state_dict().items()}
-        if types != {name: tensor.dtype for name, tensor in tensors.items()}:
+        own, saved = (
+            {name: (tensor.dtype, tensor.shape) for name, tensor in state.items()}
+            for state in (method.state_dict(), tensors)
+        )
+        if own != saved:
             raise mismatch
-        try:
-            method.load_state_dict(dict(tensors), assign=True)
-        except RuntimeError as error:
-            raise mismatch from error
+        method.load_state_dict(dict(tensors), assign=True)
         return cls(method, backbone.name)
 
     def learner(self, shared: Settings, options: Options) -> Learner:

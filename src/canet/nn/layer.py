@@ -106,9 +106,6 @@ class Branches(nn.Module):
         """Projection matrix $[H, c]$ for `LayerInput.projected`; None if there is none."""
         return None
 
-    def forward(self, states: LayerInput, e: Tensor) -> Tensor:
-        raise NotImplementedError
-
     def graph_sums(self, z: Tensor, number: Tensor, num_graphs: int) -> Tensor:
         """Return the sums over graphs that `GraphSums` needs; only for the operator `graph`.
 

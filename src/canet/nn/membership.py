@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -51,22 +50,6 @@ class Graphs:
         if len(self.batches) < 2:
             return None
         return torch.cat([batch.dst for batch in self.batches if batch.dst is not None]).argsort()
-
-
-@dataclass(frozen=True)
-class Membership:
-    """The graph of each node, where a node that is alone in its graph has none."""
-
-    number: Tensor  # number $[N]$ of each node's graph; -1 if the node is alone
-    size: Tensor  # number of nodes $[G]$ of each graph
-
-    @classmethod
-    def of(cls, graph: Tensor) -> Self:
-        """Build from graph numbers $[N]$ that start at 0."""
-        count = torch.bincount(graph)
-        is_kept = count > 1
-        number = torch.where(is_kept, is_kept.cumsum(0) - 1, -1)
-        return cls(number[graph], count[is_kept])
 
 
 @dataclass(frozen=True)

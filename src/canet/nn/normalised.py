@@ -16,7 +16,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from canet.errors import InputError
 from canet.nn.blocks import Block, Direction, Operator, ReceptiveField
-from canet.nn.membership import Graphs, GraphSums, Membership
+from canet.nn.membership import Graphs, GraphSums
 from canet.nn.neighbours import ENTRIES_AT_ONCE, Neighbours, Places
 from canet.nn.operations import fused
 from canet.nn.sampling import Draw, draw_neighbours, most_nodes, relabel
@@ -181,8 +181,13 @@ class NormalisedGraph:
         return chosen[number].nonzero().squeeze(1)
 
     @cached_property
-    def membership(self) -> Membership:
-        return Membership.of(self._numbers())
+    def membership(self) -> tuple[Tensor, Tensor]:
+        """Number $[N]$ of each node's graph, -1 if the node is alone in it, and sizes $[G]$."""
+        graph = self._numbers()
+        count = torch.bincount(graph)
+        is_kept = count > 1
+        number = torch.where(is_kept, is_kept.cumsum(0) - 1, -1)
+        return number[graph], count[is_kept]
 
     def _numbers(self) -> Tensor:
         """Return the graph number $[N]$ of each node."""
@@ -219,12 +224,11 @@ class NormalisedGraph:
 
     def with_sums(self, field: ReceptiveField, sums: Iterable[Tensor]) -> ReceptiveField:
         """Add the sums over graphs, one for each layer, to the blocks of a receptive field."""
-        device, member = field.nodes.device, self.membership
-        number = member.number[field.nodes.to(self.device)].to(device)
-        size, pairs = member.size.to(device), zip(field.blocks, sums, strict=True)
+        device, (number, size) = field.nodes.device, self.membership
+        number, size = number[field.nodes.to(self.device)].to(device), size.to(device)
         blocks = (
             replace(block, graphs=GraphSums(number[: block.num_dst], size, one))
-            for block, one in pairs
+            for block, one in zip(field.blocks, sums, strict=True)
         )
         return replace(field, blocks=tuple(blocks))
 

@@ -132,7 +132,7 @@ class Pieces:
         if not self._graph.attends_over_graphs:
             return None
         device, total = model.phi_out.weight.device, None
-        number, size = self._graph.membership.number, self._graph.membership.size
+        number, size = self._graph.membership
         if len(size) * model.hidden**2 > MAX_SUMS:
             raise InputError(
                 f"this backbone needs hidden² numbers for each of the {len(size):,} connected "

@@ -17,7 +17,6 @@ from canet.nn.kernels.launch import launch
 
 BLOCK = 256
 GOLDEN, FIRST, SECOND = (tl.constexpr(number) for number in (sampling.GOLDEN, *sampling.FACTORS))
-UNSEEN = -1  # position of a node that is in no hop
 
 
 class Hop(NamedTuple):
@@ -63,8 +62,8 @@ def draw_hops(
         nodes: Different nodes.
         fanout: Numbers of neighbours, 1 or more.
         seed: Determines the neighbours; one integer.
-        position: 32-bit array over all nodes of the graph that contains `UNSEEN`, and does so
-            afterwards.
+        position: 32-bit array over all nodes of the graph that contains -1 (in no hop), and does
+            so afterwards.
         capacity: Largest number of nodes after each hop. If a neighbour does not fit, the node that
             drew it reads itself instead.
 
