@@ -86,20 +86,15 @@ class EERM(Method):
 
     def prepare(self, view: TrainingView) -> None:
         nodes, edge_index, component = training_components(view)
-        device = self.model.phi_in.weight.device
-        self.editors = Editors(
-            self._oriented(edge_index),
-            nodes.numel(),
-            self.settings.num_editors,
-            self.settings.edits_per_node,
-            device,
-        )
+        count, num_edits = self.settings.num_editors, self.settings.edits_per_node
+        device, edges = self.model.phi_in.weight.device, self._oriented(edge_index)
+        self.editors = Editors(edges, nodes.numel(), count, num_edits, device)
         _, blocks = view.read(view.train)
         self.uses_field = blocks[0].num_src < nodes.numel() / 2
-        copies = stacked_rows(nodes.numel(), view.train.numel(), self.settings.num_editors)
+        copies = stacked_rows(nodes.numel(), view.train.numel(), count)
         node_ids, graph = torch.empty_like(copies.flatten()), torch.empty_like(copies.flatten())
-        node_ids[copies.flatten()] = nodes.repeat(self.settings.num_editors)
-        first = (int(component.max()) + 1) * torch.arange(self.settings.num_editors)
+        node_ids[copies.flatten()] = nodes.repeat(count)
+        first = (int(component.max()) + 1) * torch.arange(count)
         graph[copies] = first[:, None] + component
         self.x, self.copies = rows_of(view.x, node_ids).to(device), copies.to(device)
         self.graph = graph.to(device)

@@ -64,14 +64,9 @@ class SRGNN(Method):
         size = min(view.train.numel(), MAX_SAMPLE)
         self.sample = view.read(unseen[torch.randperm(unseen.numel())[:size]])
         chosen = torch.randperm(view.train.numel())[:size]
-        train = self.propagated(*view.read(view.train))
-        weights = mean_matching_weights(
-            train[chosen],
-            self.propagated(*self.sample),
-            view.y[chosen],
-            self.settings.min_weight,
-            self.settings.max_weight,
-        )
+        train, target = self.propagated(*view.read(view.train)), self.propagated(*self.sample)
+        limits = self.settings.min_weight, self.settings.max_weight
+        weights = mean_matching_weights(train[chosen], target, view.y[chosen], *limits)
         nearest = [torch.cdist(part, train[chosen]).argmin(dim=1) for part in train.split(size)]
         beta = weights[torch.cat(nearest)]
         member = F.one_hot(view.y).to(beta)

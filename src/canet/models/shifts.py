@@ -25,8 +25,6 @@ MIN_NODES = 10  # smallest number of labelled nodes in a held-out part, and in t
 VALIDATION_SHARE = 0.2
 LATEST = {"latest quarter": 0.75, "latest half": 0.5}
 HELD_OUT = "held out"
-
-
 Group = tuple[str, Tensor]  # name of a part and mask $[N]$ of its nodes
 
 
