@@ -54,6 +54,7 @@ class Scaler:
         if graph is not None:  # a mask is small, also for very many nodes
             is_mask = graph.dtype == torch.bool
             self._number = graph.byte() if is_mask else graph.unique(return_inverse=True)[1]
+        self._number_there = None if self._number is None else self._number.to(device)
 
     def apply(self, rows: Tensor | SparseMatrix, number: Tensor | None = None) -> Features:
         """Scale rows of the features; `number` $[n]$ is their graph, by default that of all."""
@@ -70,10 +71,6 @@ class Scaler:
         """Return the graph $[n]$ of some nodes, on the device; None if there is only one."""
         number = self._number_there
         return None if number is None else number[nodes.to(self._device)].long()
-
-    @cached_property
-    def _number_there(self) -> Tensor | None:
-        return None if self._number is None else self._number.to(self._device)
 
     @cached_property
     def _mean_and_scale(self) -> tuple[Tensor, Tensor]:
