@@ -68,7 +68,7 @@ def test_the_stream_of_the_thread_waits_for_the_caller_at_the_end(
 ) -> None:
     """Otherwise items for another stream could overwrite the last ones, which are still read."""
     own, callers = FakeStream("own"), FakeStream("caller's")
-    monkeypatch.setattr(prefetch, "_stream", lambda device: own)
+    monkeypatch.setattr(prefetch, "cached_stream", lambda device, user: own)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: callers)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     assert list(prefetched(iter(range(5)), torch.device("cuda"))) == list(range(5))
