@@ -158,6 +158,19 @@ def test_a_column_that_became_empty_is_named_with_its_reliance_on_training_value
     assert diagnose(model, None, orders(1), repeats=1).shift.constant == []
 
 
+@pytest.mark.parametrize("filled", [0.05, 0.4])
+def test_a_column_with_more_empty_cells_is_a_finding_even_if_the_model_hardly_needs_it(
+    filled: float,
+) -> None:
+    nodes, edges = orders()
+    model = NodeClassifier("linear", undirected=True).fit(
+        (nodes.assign(noise=nodes["late"]), edges), label="is_late", without="late"
+    )
+    new, edges = orders(1, filled=filled)
+    found = diagnose(model, None, (new.assign(noise=new["late"]), edges), repeats=1).findings
+    assert any("noise (62 → 95 %)" in one.found for one in found) == (filled == 0.05)
+
+
 @pytest.mark.parametrize("has_ids", [True, False])
 def test_training_nodes_in_the_new_graph_give_a_warning(has_ids: bool) -> None:
     data = small_user_graph()

@@ -70,8 +70,8 @@ def user_task(
         )
     if data.get("y") is None:
         raise InputError(
-            "fit requires y to be passed, but the target y is None: set data.y to the labels, name "
-            "their column, label='COLUMN' (--label), or convert the graph store again with --label"
+            "fit requires y to be passed, but the target y is None: name the column of the labels, "
+            "label='COLUMN' (--label COLUMN, also of canet convert), or set data.y"
         )
     column = data.encoding.roles.label if data.get("encoding") is not None else None
     labels = check_labels(data.y, n, "y" if column is None else f"column '{column}'")

@@ -102,9 +102,10 @@ def _about_score(model: ModelSummary, expected: ExpectedScore) -> Iterator[Findi
         )
     elif measured and measured.low <= limit:
         yield Finding(
-            f"Cannot tell yet: {percent(measured.low)} to {percent(measured.high)} %. The limit is "
-            f"{percent(limit)} %, {percent(LARGE_LOSS)} points below the validation nodes.",
-            "Label more nodes, a random sample, or train again with those that have labels.",
+            f"Cannot tell yet: {percent(measured.low)} to {percent(measured.high)} %. At "
+            f"{percent(limit)} %, it has lost {percent(LARGE_LOSS)} points since the validation "
+            "nodes.",
+            "Label more nodes, a random sample. Or train again with those that have labels.",
         )
     if actual is None and expected.warns:
         signs = []
@@ -137,6 +138,17 @@ def _about_input(evidence: Evidence, shift: Shift, renamed: bool) -> Iterator[Fi
             "them (--without, in Python without=[...]).",
             CHECK if any(one.is_relevant for one in lost.values()) else USE,
         )
+    emptier = [
+        f"{name} ({percent(one.before)} → {percent(one.after)} %)"
+        for one in shift.shifted_columns
+        if one.value == "empty" and one.after > one.before
+        if (name := one.name.removesuffix("=empty")) not in shift.constant
+    ]
+    if emptier:
+        yield Finding(
+            f"More cells are empty than in training: {listed(emptier)}.",
+            "Check these columns. If values are missing, add them.",
+        )
     at_risk = [one.name for one in evidence.risks if one.is_at_risk]
     risky = [name for name in at_risk if name.removeprefix("column ") not in lost][:MAX_NAMED]
     if risky:
@@ -160,7 +172,7 @@ def _about_input(evidence: Evidence, shift: Shift, renamed: bool) -> Iterator[Fi
         yield Finding(
             f"It relies on the edges, and their number per node has changed from "
             f"{degrees[0].before:.3g} to {degrees[0].after:.3g}.",
-            "Check the edges. If some are missing, add them.",
+            "Check the edges: does the graph lack some, or has it others than in training?",
         )
     weaker = evidence.concept.weaker if evidence.concept and not renamed else []
     if weaker:

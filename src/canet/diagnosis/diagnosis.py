@@ -317,6 +317,6 @@ def _warn_if_not_training_graph(model: NodeClassifier, graph: DiagnosedGraph) ->
     if hasattr(model, "data_") and sizes != (model.data_["nodes"], model.data_["edges"]):
         warn_user(
             f"data has {sizes[0]:,} nodes and {sizes[1]:,} edges, but the model was trained on "
-            f"{model.data_['nodes']:,} nodes and {model.data_['edges']:,} edges: pass a new graph "
-            "as new_data"
+            f"{model.data_['nodes']:,} nodes and {model.data_['edges']:,} edges: if it is a new "
+            "graph, use diagnose(model, new_data=...), without --training on the command line"
         )

@@ -305,6 +305,7 @@ def tables_in_memory(source: object) -> tuple[MemoryTable, MemoryTable]:
     if not is_table(edges):
         raise InputError(
             f"edges is a {type(edges).__name__}: pass two tables, fit(nodes, edges, label='COLUMN')"
+            " and predict((nodes, edges))"
         )
     return _table(given, "nodes"), _table(edges, "edges")
 
