@@ -58,7 +58,7 @@ class AttentionBranches(Branches):
 
 
 class GAT(GCN):
-    r"""NormalisedGraph attention network (Veličković et al., ICLR '18), one head per layer,
+    r"""Graph attention network (Veličković et al., ICLR '18), one head per layer,
 
     .. math:: z_u^{(l+1)} = \sigma\left(\sum_v w_{uv}^{(l)} W^{(l)} z_v^{(l)} + b^{(l)}\right),
               \quad w_{uv} = \mathrm{softmax}_v\,\mathrm{LeakyReLU}(a^\top [W z_u \,\|\, W z_v]),

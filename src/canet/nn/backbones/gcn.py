@@ -1,4 +1,4 @@
-"""NormalisedGraph convolutions: the branches of CaNet-GCN, and a plain GCN."""
+"""Graph convolutions: the branches of CaNet-GCN, and a plain GCN."""
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -34,7 +34,7 @@ class ConvolutionBranches(Branches):
 
 
 class GCN(PlainModel):
-    r"""NormalisedGraph convolutional network (Kipf and Welling, ICLR '17),
+    r"""Graph convolutional network (Kipf and Welling, ICLR '17),
 
     .. math:: z^{(l+1)} = \sigma(\hat A z^{(l)} W^{(l)} + b^{(l)}), \quad
               \hat A = \tilde D^{-1/2} (A + I) \tilde D^{-1/2},

@@ -1,4 +1,4 @@
-"""NormalisedGraph isomorphism network: an MLP on the sum of a node and its neighbours."""
+"""Graph isomorphism network: an MLP on the sum of a node and its neighbours."""
 
 import torch
 from torch import Tensor, nn

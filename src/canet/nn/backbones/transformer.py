@@ -1,4 +1,4 @@
-"""NormalisedGraph Transformer: linear attention over the whole graph, and a graph convolution."""
+"""Graph Transformer: linear attention over the whole graph, and a graph convolution."""
 
 import torch
 from torch import Tensor, nn
