@@ -1,10 +1,8 @@
 """The ablation: scores of CaNet without each part, and learning curves without the regulariser."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,9 +18,6 @@ from canet.report.tables import Cell, Table
 from canet.store import RunConfig
 from canet.store.summary import OOD_MEAN
 from canet.util.rendering import save_figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 FULL, NO_REGULARISER = "full", "w/o Reg Loss"
 VARIANTS: dict[str, dict[str, Any]] = {

@@ -1,9 +1,8 @@
 """The Elliptic figure: macro F1 on eight groups of time steps, and on steps not in the paper."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from matplotlib.axes import Axes
 
 from canet.data.benchmarks.elliptic import LEFT_OUT_STEPS
 from canet.methods import METHODS
@@ -18,9 +17,6 @@ from canet.report.score import to_percent
 from canet.report.tables import Table
 from canet.store.summary import OOD_MEAN
 from canet.util.rendering import save_figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 LEFT_OUT = tuple(f"left_out/steps {steps.start}-{steps.stop - 1}" for steps in LEFT_OUT_STEPS)
 """Groups of time steps that the paper leaves out: before and after those that it shows."""

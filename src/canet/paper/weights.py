@@ -61,16 +61,8 @@ class Weights(Experiment):
         for spec, backbone, jobs in self._cases():
             found = [run.read_json(MEASURES_FILE) for run in finished.folders(jobs)]
             for layer in LAYERS:
-                scores = [
-                    Score(
-                        [measured[name][when][layer] for measured in found],
-                        len(jobs),
-                        digits=3,
-                        is_share=False,
-                    )
-                    for name in MEASURES
-                    for when in WHEN
-                ]
+                values = [[one[m][when][layer] for one in found] for m in MEASURES for when in WHEN]
+                scores = [Score(some, len(jobs), digits=3, is_share=False) for some in values]
                 rows.append([spec.label, backbone_label(backbone), layer, *scores])
         columns = ["task", "backbone", "layer", "cosine similarity", "at the start"]
         columns += ["relative distance", "at the start"]

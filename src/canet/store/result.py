@@ -19,43 +19,28 @@ def versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class InferredEnvironments:
-    """The pseudo-environments that a trained model infers.
+    """The pseudo-environments that a trained model infers."""
 
-    Args:
-        posterior: Mean posterior of each pseudo-environment, by split and layer.
-        effective: Effective number of pseudo-environments of the training nodes, by layer: the
-            exponential of the entropy of their mean posterior.
-        alignment: Adjusted mutual information of the most probable pseudo-environment and the
-            environment label of the training nodes, by layer; None without environment labels.
-    """
-
-    posterior: dict[str, list[list[float]]]
+    posterior: dict[str, list[list[float]]]  # the mean of each, by split and layer
+    # Exponential of the entropy of the mean posterior of the training nodes, by layer.
     effective: list[float]
+    # Adjusted mutual information of the most probable pseudo-environment and the environment label
+    # of the training nodes, by layer; None without environment labels.
     alignment: list[float] | None
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model that `auto` has compared; scores are between 0 and 1.
+    """A model that `auto` has compared; scores are between 0 and 1."""
 
-    Args:
-        name: Name of the model, such as `erm-sage norm=layer`.
-        validation: Score on the validation nodes.
-        shifts: Name of a simulated shift → score on the held-out part.
-        likelihood: Mean logarithm of the probability of the right class, over the validation nodes
-            and each held-out part.
-        weight: Weight in the average of the predictions; 0 if the model is not part of it.
-        seconds: Time of all its trainings.
-        note: Why the model has no scores, or what it is if it was not a candidate.
-    """
-
-    name: str
+    name: str  # such as `erm-sage norm=layer`
     validation: float = math.nan
-    shifts: dict[str, float] = field(default_factory=dict)
+    shifts: dict[str, float] = field(default_factory=dict)  # simulated shift → held-out score
+    # Mean log probability of the right class, over the validation nodes and each held-out part.
     likelihood: float = math.nan
-    weight: float = 0.0
-    seconds: float = 0.0
-    note: str = ""
+    weight: float = 0.0  # in the average of the predictions; 0 if it is not part of it
+    seconds: float = 0.0  # time of all its trainings
+    note: str = ""  # why it has no scores, or what it is if it was not a candidate
 
     @property
     def held_out(self) -> float:
@@ -65,43 +50,25 @@ class Candidate:
 
 @dataclass(frozen=True)
 class RunResult:
-    """Scores between 0 and 1, the selection rule, timing and versions of a run.
-
-    Args:
-        scores: Scores of all splits at the selected epoch; NaN if the output is not finite.
-        last_scores: Scores of all splits at the last epoch; empty if they were not recorded.
-        selection: Name of the rule that selected the epoch.
-        selected_epoch: Counted from 1; 0 if several models were trained.
-        environments_seen: Names of the environment labels that the method used; None if it used
-            none.
-        inferred_environments: Pseudo-environments; None if the method infers none.
-        findings: Statistics of the training nodes that the method computed; None for most methods.
-        epochs: Number of trained epochs, over all trainings of `auto`.
-        seconds_per_epoch: Mean over the epochs of the process that finished the run.
-        runs_at_once: Number of runs that shared the device.
-        peak_memory_mb: NaN if unknown.
-        device: Name of the device.
-        versions: Versions of canet, Python and torch.
-        candidates: The models that `auto` tried, in the order of training; empty for other methods.
-        model: The model apart from its tensors; empty for a network, which the config describes.
-    """
+    """Scores between 0 and 1, the selection rule, timing and versions of a run."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
-    scores: dict[str, float]
-    selection: str
-    selected_epoch: int
-    environments_seen: list[str] | None
-    epochs: int
-    seconds_per_epoch: float
-    peak_memory_mb: float
+    scores: dict[str, float]  # of all splits at the selected epoch; NaN if an output is not finite
+    selection: str  # name of the rule that selected the epoch
+    selected_epoch: int  # counted from 1; 0 if several models were trained
+    environments_seen: list[str] | None  # labels that the method used; None if it used none
+    epochs: int  # number of trained epochs, over all trainings of `auto`
+    seconds_per_epoch: float  # mean over the epochs of the process that finished the run
+    peak_memory_mb: float  # NaN if unknown
     device: str
-    versions: dict[str, str]
-    last_scores: dict[str, float] = field(default_factory=dict)
+    versions: dict[str, str]  # of canet, Python and torch
+    last_scores: dict[str, float] = field(default_factory=dict)  # at the last epoch, if recorded
     inferred_environments: InferredEnvironments | None = None
-    findings: Findings | None = None
-    runs_at_once: int = 1
-    candidates: list[Candidate] = field(default_factory=list)
+    findings: Findings | None = None  # statistics of the training nodes; None for most methods
+    runs_at_once: int = 1  # number of runs that shared the device
+    candidates: list[Candidate] = field(default_factory=list)  # of `auto`, in order of training
+    # The model apart from its tensors; empty for a network, which the config describes.
     model: dict[str, Any] = field(default_factory=dict)
 
     @property
