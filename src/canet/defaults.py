@@ -59,7 +59,7 @@ def unsearched(task: str, method: str, backbone: str) -> ModelSettings:
     """Return the published or default settings, which are the first trial of a search."""
     dataset = DATASETS.get(task)
     if method == "canet" and dataset and backbone in dataset.canet_settings:
-        return override(_default(method), dataset.canet_settings[backbone])
+        return override(describe_method(method).settings_type(), dataset.canet_settings[backbone])
     return shared(task, method)
 
 
@@ -70,14 +70,14 @@ def shared(task: str, method: str) -> ModelSettings:
     direction of the edges. All methods use them, so that they all see the same neighbours.
     """
     dataset = DATASETS.get(task)
-    settings = _default(method)
+    settings = describe_method(method).settings_type()
     known = dataset.shared_settings if dataset else {}
     return override(settings, {n: value for n, value in known.items() if hasattr(settings, n)})
 
 
 def changed(method: str | MethodClass, changes: Mapping[str, Any]) -> ModelSettings:
     """Return the defaults of a method, or of `auto`, with some settings changed."""
-    settings = _default(method)
+    settings = describe_method(method).settings_type()
     for name in changes.keys() - asdict(settings).keys():
         owners = [m.name for m in all_methods().values() if name in asdict(m.settings_type())]
         if owners:
@@ -86,10 +86,6 @@ def changed(method: str | MethodClass, changes: Mapping[str, Any]) -> ModelSetti
                 f"choose a method that has it, such as '{owners[-1]}'"
             )
     return override(settings, changes)
-
-
-def _default(method: str | MethodClass) -> ModelSettings:
-    return describe_method(method).settings_type()
 
 
 def read_settings(path: Path) -> dict[str, Any]:

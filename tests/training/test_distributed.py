@@ -126,9 +126,9 @@ def test_a_killed_process_ends_the_other_which_resumes(tmp_path: Path) -> None:
 
 
 def test_what_differs_from_the_first_process_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = json.dumps({"settings": "a", "data": "b"}).encode()
+    first = {"settings": "a", "data": "b"}
     monkeypatch.setattr(distributed, "world_size", lambda: 2)
-    monkeypatch.setattr(distributed, "broadcast_bytes", lambda content, device: first)
+    monkeypatch.setattr(distributed, "broadcast_object", lambda value, device: first)
     monkeypatch.setattr(distributed, "add_up", lambda values: values)
     distributed.check_same({"settings": "a", "data": "b"}, torch.device("cpu"))
     with pytest.raises(CanetError, match="1 of 2 processes of this run have other data"):

@@ -160,10 +160,8 @@ def _add_features(writer: GraphStoreWriter, x: Any, half: bool, like: GraphStore
     if not half:
         writer.add_features(x)
         return
-    if isinstance(x, torch.Tensor):
-        if x.layout != torch.strided:
-            raise InputError("the features are sparse, which saves more space: leave out --half")
-        x = x.numpy()
+    if isinstance(x, torch.Tensor) and x.layout != torch.strided:
+        raise InputError("the features are sparse, which saves more space: leave out --half")
     for start in range(0, len(x), ROWS_AT_ONCE):
         rows = np.asarray(x[start : start + ROWS_AT_ONCE])
         if np.abs(rows).max(initial=0) > MAX_HALF:

@@ -53,12 +53,11 @@ def _run(commands: typer.Typer, name: str) -> Any:
     except (KeyboardInterrupt, typer.Abort):
         code = KEYBOARD_INTERRUPT
     except Exception as error:
-        message = _message(error)
-        if received_signal() is None and message is None:
-            raise
-        if received_signal() is None:
-            return _fail(str(message))
-        code = KEYBOARD_INTERRUPT  # an interrupted import may raise another error
+        if received_signal() is None:  # else an interrupted import may have raised the error
+            if (message := _message(error)) is None:
+                raise
+            return _fail(message)
+        code = KEYBOARD_INTERRUPT
     if code == KEYBOARD_INTERRUPT:
         ignore_signals()
         message = "interrupted"

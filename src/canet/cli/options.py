@@ -84,13 +84,6 @@ def _existing(data_root: Path | None) -> Path | None:
     return data_root
 
 
-def not_a_folder(path: Path | None) -> Path | None:
-    """Reject a folder as the output file of a command."""
-    if path is not None and path.is_dir():
-        raise CanetError(f"'{path}' is a folder: pass the name of a file")
-    return path
-
-
 def _task_name(name: str) -> str:
     """Return the name of a task in lower case, or the relative path of a graph store."""
     from canet.data import DATASETS
@@ -109,11 +102,6 @@ def _task_name(name: str) -> str:
     return relative if os.sep in relative else f"{os.curdir}{os.sep}{relative}"
 
 
-def _lower(name: str | None) -> str | None:
-    """Return a name in lower case, as the names of methods, backbones and tasks are."""
-    return name if name is None else name.lower()
-
-
 DataRoot = Annotated[
     Path | None,
     typer.Option(
@@ -130,13 +118,15 @@ TaskName = Annotated[
     ),
 ]
 MethodName = Annotated[
-    str, typer.Option(help="Name of a method; see `canet methods`.", callback=_lower)
+    str,
+    typer.Option(help="Name of a method; see `canet methods`.", metavar="TEXT", parser=str.lower),
 ]
 BackboneName = Annotated[
     str | None,
     typer.Option(
         help="Name of a backbone; see `canet backbones`. Default: gcn. auto chooses it itself.",
-        callback=_lower,
+        metavar="TEXT",
+        parser=str.lower,
     ),
 ]
 Jobs = Annotated[

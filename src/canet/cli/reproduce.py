@@ -68,8 +68,7 @@ def report(
     out: Annotated[
         Path | None,
         options.out(
-            "File for the page. Default: report.html in (or next to) RUNS.",
-            callback=options.not_a_folder,
+            "File for the page. Default: report.html in (or next to) RUNS.", dir_okay=False
         ),
     ] = None,
 ) -> None:
@@ -84,9 +83,7 @@ def report(
 @app.command()
 def archive(
     runs: Annotated[Path, typer.Argument(help="Folder of runs.")],
-    out: Annotated[
-        Path, options.out("The archive, for example runs.tar.xz.", callback=options.not_a_folder)
-    ],
+    out: Annotated[Path, options.out("The archive, for example runs.tar.xz.", dir_okay=False)],
 ) -> None:
     """Pack finished runs into one small file.
 

@@ -1,7 +1,4 @@
-"""Figures of scores in one style, drawn with matplotlib.
-
-Scores are between 0 and 1 and are drawn in percent.
-"""
+"""Figures of scores between 0 and 1, drawn in percent and in one style with matplotlib."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple

@@ -97,10 +97,7 @@ class Score:
 
 
 def rank(scores: Sequence[Score]) -> list[Score]:
-    """Mark the best and the second best of several scores; a single score gets no mark.
-
-    Scores that are not finite get no mark.
-    """
+    """Mark the best and the second best of at least two scores, if they are finite."""
     if len(scores) < 2:
         return list(scores)
     ranks = [1 + sum(other.rounded > score.rounded for other in scores) for score in scores]

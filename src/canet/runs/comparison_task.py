@@ -68,8 +68,7 @@ def nodes_to_test(task: ShiftTask) -> Tensor:
 
 def score_on_test(scores: Mapping[str, Any]) -> dict[str, Any]:
     """Return the score on the test nodes from those of a summary."""
-    found: dict[str, Any] = scores.get("test_ood", {}).get(TEST) or scores["test_id"]
-    return found
+    return scores.get("test_ood", {}).get(TEST) or scores["test_id"]
 
 
 def _is_shifted(task: ShiftTask) -> bool:

@@ -25,8 +25,7 @@ from canet.util.devices import device_name
 
 MAX_DIFFERENCE, MAX_DIFFERENCE_OTHER_HARDWARE = 1e-5, 0.005
 """Largest difference from the stored scores on the same device and version of torch, and on
-another one, where rounding changes the predictions of a few nodes.
-"""
+another one, where rounding changes the predictions of a few nodes."""
 logger = logging.getLogger("canet")
 
 

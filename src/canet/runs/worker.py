@@ -53,10 +53,7 @@ class Worker:
     def train(
         self, configs: Sequence[RunConfig], root: Path, on_progress: Progress | None = None
     ) -> Outcome:
-        """Train runs that differ only in their seed, in their folders below `root`.
-
-        An interrupted run resumes from its checkpoint.
-        """
+        """Train or resume runs that differ only in their seed, in their folders below `root`."""
         outcome = Outcome()
         with warnings.catch_warnings(record=True, category=InputWarning) as caught:
             warnings.simplefilter("always", InputWarning)
@@ -75,7 +72,7 @@ class Worker:
         try:
             learner, task = self._open(configs[0])
             paths = {seed: folder.path for seed, folder in folders.items()}
-            distributed.announce(configs[0].seed, self._place)
+            distributed.broadcast_object(configs[0].seed, self._place)
             learner.run(task, paths, ood_curves=configs[0].ood_curves, on_progress=on_progress)
             return
         except WriteError:  # a full disk is not a failure of the run: it can be resumed
@@ -93,7 +90,7 @@ class Worker:
     def end(self) -> None:
         """Tell the other processes, which `follow`, that no run is left."""
         distributed.join(self._place)
-        distributed.announce(NO_SEED, self._place)
+        distributed.broadcast_object(NO_SEED, self._place)
 
     @property
     def _place(self) -> torch.device:
@@ -120,13 +117,10 @@ class Worker:
         return self._learner, self._task
 
     def follow(self, configs: Sequence[RunConfig]) -> None:
-        """Train the runs that the first of several processes announces, without writing anything.
-
-        The runs differ only in their seed.
-        """
+        """Train runs of one configuration as the first process announces them; write nothing."""
         distributed.join(self._place)
         by_seed = {config.seed: config for config in configs}
-        while (seed := distributed.announce(NO_SEED, self._place)) != NO_SEED:
+        while (seed := distributed.broadcast_object(NO_SEED, self._place)) != NO_SEED:
             with suppress(CanetError):  # the first process reports it
                 learner, task = self._open(by_seed[seed])
                 learner.run(task, {seed: None}, ood_curves=by_seed[seed].ood_curves)

@@ -83,11 +83,7 @@ class TrialJob(NamedTuple):
 
 
 def train_trial(objective: Objective, job: TrialJob, _: Path) -> tuple[DataDigest, FrozenTrial]:
-    """Train with the settings of a trial; low scores stop it early. A job of the pool.
-
-    Returns:
-        The digest of the data, and a trial with the outcome.
-    """
+    """Return the digest of the data and a trial with the outcome; low scores stop it early."""
     plan, data = objective.plan, objective.loaded[1]
     check_data(job.data, data)
     study = open_study(plan)

@@ -34,11 +34,6 @@ class ScoredRun:
     def scores(self) -> Mapping[str, float]:
         return self.result.scores
 
-    @property
-    def ood_mean(self) -> float:
-        """Mean score over the OOD sets; NaN if there are none."""
-        return ood_mean(self.scores)
-
 
 @dataclass(frozen=True)
 class FinishedRun(ScoredRun):
@@ -56,7 +51,7 @@ class FinishedRun(ScoredRun):
         """A score between 0 and 1; NaN if the run does not have it."""
         if split == OOD_LAST:
             return ood_mean(self.result.last_scores)
-        return self.ood_mean if split == OOD_MEAN else self.scores.get(split, math.nan)
+        return ood_mean(self.scores) if split == OOD_MEAN else self.scores.get(split, math.nan)
 
 
 def read_run(folder: RunFolder) -> FinishedRun:
@@ -98,7 +93,7 @@ def summarise(runs: Sequence[ScoredRun], metric: str) -> dict[str, Any]:
     scores: dict[str, Any] = {name: over_runs(name) for name in splits}
     if ood := group(OOD):
         scores["test_ood"] = ood
-        scores["test_ood_mean"] = spread([run.ood_mean for run in runs])
+        scores["test_ood_mean"] = spread([ood_mean(run.scores) for run in runs])
     if left_out := group(LEFT_OUT):
         scores["left_out"] = left_out
     return {

@@ -40,7 +40,7 @@ def share_state(loop: Loop) -> None:
     if distributed.world_size() == 1:
         return
     content = save(loop.tensors()) if distributed.rank() == 0 and loop.epoch else b""
-    content = distributed.broadcast_bytes(content, loop.device)
+    content = distributed.broadcast_object(content, loop.device)
     if content and distributed.rank():
         loop.restore(load(content))
 

@@ -5,12 +5,12 @@ Ray Train, or from the environment variables that torchrun and srun set.
 """
 
 import atexit
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from torch import distributed as dist
 
 from canet.errors import CanetError, InputError
 
+T = TypeVar("T")
 VARIABLES = (
     ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
@@ -117,28 +118,20 @@ def broadcast(values: Tensor) -> Tensor:
     return values
 
 
-def announce(number: int, device: torch.device) -> int:
-    """Return the number of the first process."""
-    return int(broadcast(torch.tensor([number], device=device)))
-
-
-def broadcast_bytes(content: bytes, device: torch.device) -> bytes:
-    """Return the bytes of the first process."""
-    if world_size() == 1:
-        return content
-    if not (size := announce(len(content), device)):
-        return b""
-    values = torch.empty(size, dtype=torch.uint8, device=device)
-    if rank() == 0:
-        values.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
-    return bytes(broadcast(values).cpu().numpy())
+def broadcast_object(value: T, device: torch.device) -> T:
+    """Return the number, the bytes or another object of the first process."""
+    values = [value]
+    if world_size() > 1:
+        with others():
+            dist.broadcast_object_list(values, 0, device=device)
+    return values[0]
 
 
 def check_same(parts: Mapping[str, str], device: torch.device) -> None:
     """Raise an error in all processes unless each has the same text for each name."""
     if world_size() == 1:
         return
-    first = json.loads(broadcast_bytes(json.dumps(dict(parts)).encode(), device))
+    first = broadcast_object(dict(parts), device)
     differs = [text != first[name] for name, text in parts.items()]
     counts = add_up(torch.tensor(differs, dtype=torch.double, device=device)).tolist()
     for name, count in zip(parts, counts, strict=True):

@@ -113,17 +113,14 @@ def scratch_array(shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
 
 
 def temporary_folder(path: Path) -> Path:
-    """Create a hidden folder next to `path`, which the caller fills and renames to `path`.
-
-    Temporary folders of killed processes are removed after a day.
-    """
+    """Create a hidden folder next to `path`, which the caller fills and renames to `path`."""
     temporary = _temporary_path(path)
     temporary.mkdir()
     return temporary
 
 
 def _temporary_path(path: Path) -> Path:
-    """Return a new name next to `path`; create its folder, or remove old files from it."""
+    """Return a new name next to `path`; create its folder, or remove old temporary files."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_old_temporaries(path.parent)
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}{TEMPORARY_SUFFIX}")

@@ -3,10 +3,11 @@
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from contextlib import AbstractContextManager
 from itertools import islice
 from numbers import Integral
 from pathlib import Path
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
 
 from joblib import effective_n_jobs
 
@@ -31,7 +32,7 @@ class WorkerDied(CanetError):
         )
 
 
-class Pool(Protocol):
+class Pool(AbstractContextManager["Pool"], Protocol):
     """Calls functions in other processes, `size` at a time.
 
     If the process or machine of a function dies, its future raises a `BrokenExecutor`. If `remote`,
@@ -45,10 +46,6 @@ class Pool(Protocol):
         """Return a function that returns a copy of the value; each worker gets it only once."""
 
     def submit(self, function: Callable[..., T], *arguments: object) -> Future[T]: ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 def open_pool(jobs: int, ray: str | None = None, device: str = "auto") -> Pool | None:
@@ -92,7 +89,6 @@ def run_all(
         pool: Processes or machines; None for this process.
         function: Called with the shared value, a job, and a folder for the files of the job. On
             another machine this is a temporary folder, whose files are then copied to `root`.
-        jobs: The jobs.
         shared: A value that all jobs need. Each worker keeps its copy from one job to the next.
         root: Folder for the files of all jobs.
     """
@@ -155,10 +151,7 @@ def _call(
 
 
 def _write_files(files: Files, root: Path) -> None:
-    """Write the files of other machines, the marker `done` of each folder last.
-
-    A folder that has this marker is complete, and is not changed.
-    """
+    """Write the files of other machines, `done` last; a folder that has it is complete."""
     folders: dict[Path, dict[str, bytes]] = {}
     for name, content in files.items():
         path = root / name

@@ -42,10 +42,7 @@ def exclusive_lock(folder: Path, quiet: bool = False) -> Iterator[None]:
 
 
 def remove_abandoned_folders(path: Path) -> None:
-    """Remove the temporary folders of `path` whose process was killed, and print their names.
-
-    A process that is alive holds the lock in its folder.
-    """
+    """Remove the temporary folders of `path` whose lock no process holds, and print their names."""
     for folder in path.parent.glob(f".{glob.escape(path.name)}.*{TEMPORARY_SUFFIX}"):
         try:
             with FileLock(folder / LOCK, timeout=0):

@@ -6,11 +6,7 @@ from typing import Any
 
 from canet.errors import first_line, warn_user
 
-
-@cache
-def _all_entry_points() -> Any:
-    """Return the entry points of all installed packages; reading them takes a tenth of a second."""
-    return entry_points()
+_all_entry_points = cache(entry_points)  # reading them takes a tenth of a second
 
 
 def add_plugins(group: str, registry: dict[str, Any], kind: type) -> None:

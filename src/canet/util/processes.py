@@ -9,10 +9,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.backend.reduction import dump
@@ -23,15 +23,11 @@ T = TypeVar("T")
 SECONDS_BETWEEN_CHECKS = 1.0
 
 
-class Processes:
+class Processes(AbstractContextManager):
     """A pool of worker processes, which is created again if one of them dies.
 
-    When the context ends, the processes are killed, even if a task is running.
-
-    Args:
-        size: Number of processes.
-        threads: Torch threads of each process, which then also keeps freed memory. None leaves
-            the defaults.
+    When the context ends, the processes are killed, even if a task is running. Each uses this
+    number of torch `threads` and keeps freed memory; None leaves the defaults.
     """
 
     remote = False
@@ -56,14 +52,10 @@ class Processes:
     def submit(self, function: Callable[..., T], *arguments: object) -> Future[T]:
         with _terminal_signals_blocked():
             try:
-                future: Future[T] = self._executor.submit(function, *arguments)
+                return self._executor.submit(function, *arguments)
             except BrokenExecutor:
                 self._executor = self._new_executor()
-                future = self._executor.submit(function, *arguments)
-        return future
-
-    def __enter__(self) -> Self:
-        return self
+                return self._executor.submit(function, *arguments)
 
     def __exit__(self, *_: object) -> None:
         self._executor.shutdown(kill_workers=True)

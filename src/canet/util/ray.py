@@ -4,8 +4,9 @@ import os
 import socket
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future
+from contextlib import AbstractContextManager
 from functools import lru_cache, partial
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from canet.errors import CanetError
 
@@ -22,7 +23,7 @@ MAX_RETRIES = 3  # how often Ray repeats a task whose machine or process died
 CONNECT_TIMEOUT = 5.0  # seconds
 
 
-class Cluster:
+class Cluster(AbstractContextManager):
     """A pool on a running Ray cluster; each task gets a share of the CPUs or GPUs.
 
     If the machine of a task dies, Ray repeats the task on another one. The class never starts a
@@ -59,47 +60,33 @@ class Cluster:
         reference.future().add_done_callback(lambda done: _forward_result(done, answer))
         return answer
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         if self._connects:
             ray.shutdown()
 
 
 def _connect(address: str) -> None:
-    _check((os.environ.get("RAY_ADDRESS") or address) if address == "auto" else address)
-    quietly: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    try:
-        ray.init(address=address, **quietly)
-    except (ConnectionError, ValueError) as error:
-        raise _no_cluster(address, error) from error
+    """Connect to a cluster; reject at once what Ray would try for minutes, or would start itself.
 
-
-def _check(address: str) -> None:
-    """Reject an address without a server at once; Ray itself would try for minutes.
-
-    For another word than `auto`, such as `local`, Ray would start a cluster.
+    Ray starts a cluster for another word than `auto`, such as `local`.
     """
-    if address == "auto":
-        return
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():
+    server = (os.environ.get("RAY_ADDRESS") or address) if address == "auto" else address
+    host, _, port = server.removeprefix("ray://").rpartition(":")
+    if server != "auto" and not (host and port.isdigit()):
         raise CanetError(
-            f"'{address}' is not the address of a Ray cluster: pass HOST:PORT, or auto for a "
+            f"'{server}' is not the address of a Ray cluster: pass HOST:PORT, or auto for a "
             "running cluster; canet does not start one"
         )
+    quietly: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     try:
-        socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT).close()
-    except OSError as error:
-        raise _no_cluster(address, error) from error
-
-
-def _no_cluster(address: str, error: Exception) -> CanetError:
-    return CanetError(
-        f"there is no Ray cluster at '{address}' ({error}): check the address, start a cluster "
-        "with `ray start --head`, or use --jobs to run on this machine"
-    )
+        if server != "auto":
+            socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT).close()
+        ray.init(address=address, **quietly)
+    except (OSError, ValueError) as error:
+        raise CanetError(
+            f"there is no Ray cluster at '{server}' ({error}): check the address, start a cluster "
+            "with `ray start --head`, or use --jobs to run on this machine"
+        ) from error
 
 
 def _call(function: Callable[..., T], arguments: tuple[Any, ...]) -> T:

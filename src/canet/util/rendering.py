@@ -101,10 +101,7 @@ FORMATS = (number, percent, amount, interval, percent_interval, no_break, wrap)
 
 
 def environment(*folders: Path, html: bool = True, **filters: Callable[..., Any]) -> Environment:
-    """A Jinja environment for templates in folders and in `pages`, with the formats as filters.
-
-    Text is escaped if the templates are HTML.
-    """
+    """A Jinja environment for templates in folders and in `pages`; HTML escapes the texts."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     def finalize(value: object) -> str:

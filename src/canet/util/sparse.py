@@ -42,9 +42,8 @@ class Csr(NamedTuple):
         begin = self.rowptr[nodes]
         count = self.rowptr[nodes + 1] - begin
         row = torch.arange(nodes.numel(), device=nodes.device).repeat_interleave(count)
-        entry = (
-            torch.arange(row.numel(), device=nodes.device) + (begin - count.cumsum(0) + count)[row]
-        )
+        first = begin - count.cumsum(0) + count
+        entry = torch.arange(row.numel(), device=nodes.device) + first[row]
         return torch.stack([self.col[entry].long(), nodes[row]])
 
     def within(self, group: Tensor) -> "Csr":
