@@ -119,13 +119,13 @@ TaskName = Annotated[
 ]
 MethodName = Annotated[
     str,
-    typer.Option(help="Name of a method; see `canet methods`.", metavar="TEXT", parser=str.lower),
+    typer.Option(help="Name of a method; see `canet methods`.", metavar="NAME", parser=str.lower),
 ]
 BackboneName = Annotated[
     str | None,
     typer.Option(
         help="Name of a backbone; see `canet backbones`. Default: gcn. auto chooses it itself.",
-        metavar="TEXT",
+        metavar="NAME",
         parser=str.lower,
     ),
 ]
