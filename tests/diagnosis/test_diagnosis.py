@@ -14,6 +14,7 @@ from canet.diagnosis.advice import CHECK, STOP
 from canet.diagnosis.diagnosis import QUANTITIES
 from canet.errors import InputError, InputWarning
 from canet.estimator import NodeClassifier, reference
+from canet.estimator.reference import Reference
 from tests.support.orders import fitted_to_orders, orders
 from tests.support.planted import Planted, planted, random_graph, sign_of
 from tests.support.user_graphs import small_user_graph
@@ -156,6 +157,15 @@ def test_a_column_that_became_empty_is_named_with_its_reliance_on_training_value
     assert first.changed.value == pytest.approx(with_training[0].changed.value, abs=0.1)
     assert any("late (" in one.found for one in found.findings)
     assert diagnose(model, None, orders(1), repeats=1).shift.constant == []
+
+
+def test_a_graph_is_searched_for_empty_columns_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, searched = fitted_to_orders(), list[int]()
+    new = model.open_graph(orders(1))
+    monkeypatch.setattr(Reference, "constant_columns", lambda *_: searched.append(1) or [])
+    model.predict(new)
+    model.predict_proba(new, nodes=[3])
+    assert searched == [1]
 
 
 @pytest.mark.parametrize("filled", [0.05, 0.4])

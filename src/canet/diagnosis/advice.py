@@ -172,7 +172,7 @@ def _about_input(evidence: Evidence, shift: Shift, renamed: bool) -> Iterator[Fi
         yield Finding(
             f"It relies on the edges, and their number per node has changed from "
             f"{degrees[0].before:.3g} to {degrees[0].after:.3g}.",
-            "Check the edges: does the graph lack some, or has it others than in training?",
+            "Check the edges: are some missing, or were others added?",
         )
     weaker = evidence.concept.weaker if evidence.concept and not renamed else []
     if weaker:

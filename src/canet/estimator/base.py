@@ -130,7 +130,8 @@ class BaseClassifier(ClassifierMixin, BaseEstimator):
                 f"{self.n_features_in_} features as input: pass the columns of training, in the "
                 "same order"
             )
-        self._warn_constant(graph)
+        if None not in graph.kept:  # it was not prepared before, by this model or another one
+            self._warn_constant(graph)
         columns = () if self.encoding_ is None else self.encoding_.names
         return Reader(self.fitted_, PreparedGraph.of(graph), opened.get("y"), columns)
 
